@@ -1,0 +1,1 @@
+"""Errors, time, ids, settings, processes: the doors to the world outside."""

@@ -1,0 +1,242 @@
+"""Settings: config.yaml and every environment variable, read once into frozen records.
+
+`KEYS` is the one table of the keys under `kanban:` in config.yaml, with unit, range and default. Hot commands
+read a JSON copy of config.yaml, which is refreshed when the file changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from hermes_kanban.base import lazy
+from hermes_kanban.base.errors import ConfigInvalid
+from hermes_kanban.base.record import Record, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+@record
+class Key(Record):
+    """One setting under `kanban:`. `kind` is int, bool, word (one of `words`), text, names or map."""
+
+    kind: str
+    default: Any
+    meaning: str
+    unit: str = ""
+    lowest: int = 0
+    highest: int = 0
+    words: tuple[str, ...] = ()
+
+
+def _seconds(default: int, meaning: str, lowest: int = 0, highest: int = 31_536_000) -> Key:
+    return Key("int", default, meaning, "seconds", lowest, highest)
+
+
+def _count(default: int, meaning: str, unit: str, lowest: int = 0, highest: int = 100_000) -> Key:
+    return Key("int", default, meaning, unit, lowest, highest)
+
+
+KEYS: dict[str, Key] = {
+    "claim_ttl_seconds": _seconds(900, "how long a claim holds without a sign of life", 1, 86_400),
+    "quarantine_seconds": _seconds(120, "extra wait for a run whose process cannot be judged"),
+    "closing_grace_seconds": _seconds(60, "how long a worker may go on after it closed its card"),
+    "lock_wait_seconds": _seconds(10, "the longest wait for the write lock", 0, 3600),
+    "durability": Key(
+        "word",
+        "full",
+        "full: an answer survives a power loss; normal: the death of any process",
+        words=("full", "normal"),
+    ),
+    "failure_limit": _count(2, "failures in a row that trip the breaker", "failures", 1),
+    "protocol_violation_limit": _count(3, "violations in a row that trip the breaker", "violations", 1),
+    "reclaim_limit": _count(5, "lost leases in a row without progress that trip the breaker", "leases", 1),
+    "starts_per_day": _count(50, "starts of one card in a day", "starts", 1),
+    "rate_limit_cooldown_seconds": _seconds(300, "first pause after a rate limit; doubles up to 3600"),
+    "failure_retry_seconds": _seconds(86_400, "after this a tripped card gets one fresh attempt; 0: never"),
+    "retry_backoff_seconds": _seconds(10, "first pause before a retry; doubles, spread, up to 3600"),
+    "workspace_retry_seconds": _seconds(30, "pause after a workspace could not be prepared"),
+    "block_recurrence_limit": _count(
+        2, "blocks of the same kind after an unblock that send a card to triage", "blocks", 1
+    ),
+    "block_template": Key(
+        "word", "require", "whether agents must give all five parts of a block", words=("require", "warn", "off")
+    ),
+    "review_round_limit": _count(5, "rounds of review after which a person decides", "rounds", 1),
+    "reviewer": Key("text", "", "who reviews when nobody is named"),
+    "allow_self_review": Key("bool", False, "whether an agent may approve its own work"),
+    "unknown_assignee": Key(
+        "word", "warn", "what a person's unknown assignee does (an agent's is refused)", words=("warn", "refuse")
+    ),
+    "external_assignees": Key("names", (), "names that pull from outside"),
+    "default_workdir": Key("text", "", "the folder or repository that worktree cards use when they name none"),
+    "context_limit_bytes": _count(65_536, "the hard limit of a worker's context", "bytes", 4096, 4_194_304),
+    "dispatch_stale_timeout_seconds": _seconds(
+        14_400, "running longer than this without a heartbeat in the last hour is stale"
+    ),
+    "max_runtime_seconds": _seconds(86_400, "the longest run", 1),
+    "lanes": Key("map", (), "lanes by name"),
+}
+
+ENVIRONMENT = (
+    "HERMES_HOME",
+    "HERMES_PROFILE",
+    "HERMES_TENANT",
+    "HERMES_ALLOW_NETWORK_FS",
+    "HERMES_DELEGATED_CHILD_CONTEXT",
+    "HERMES_KANBAN_BOARD",
+    "HERMES_KANBAN_DB",
+    "HERMES_KANBAN_WORKSPACES_ROOT",
+    "HERMES_KANBAN_ATTACHMENTS_ROOT",
+    "HERMES_KANBAN_NAME",
+    "HERMES_KANBAN_ROLE",
+    "HERMES_KANBAN_TASK",
+    "HERMES_KANBAN_RUN_ID",
+    "HERMES_KANBAN_CLAIM_LOCK",
+    "HERMES_KANBAN_WORKSPACE",
+    "HERMES_KANBAN_HOST",
+    "NO_COLOR",
+    "XDG_RUNTIME_DIR",
+    "TMPDIR",
+    "HOME",
+)
+
+
+def read_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that this program knows and that are set (an empty one counts as set)."""
+    found = os.environ if source is None else source
+    return {name: found[name] for name in ENVIRONMENT if name in found}
+
+
+def home_folder(environment: Mapping[str, str]) -> str:
+    """Return the absolute path of HERMES_HOME (default `~/.hermes`)."""
+    return os.path.abspath(environment.get("HERMES_HOME") or os.path.expanduser("~/.hermes"))
+
+
+def runtime_folder(environment: Mapping[str, str]) -> str:
+    """Return the folder of sockets: under XDG_RUNTIME_DIR, else a folder of ours in the temporary directory."""
+    base = environment.get("XDG_RUNTIME_DIR")
+    if base and os.path.isdir(base):
+        return os.path.join(base, "hermes-kanban")
+    return os.path.join(environment.get("TMPDIR") or "/tmp", f"hermes-kanban-{os.getuid()}")  # noqa: S108 - 0700
+
+
+class Settings:
+    """The values of `kanban:` in config.yaml, each checked against `KEYS`."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None, file: str = "config.yaml") -> None:
+        given = dict(values or {})
+        self.warnings = tuple(_unknown(name, file) for name in given if name not in KEYS)
+        self._values = {name: _checked(name, given.get(name), key, file) for name, key in KEYS.items()}
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        return int(self._values[name])
+
+    def text(self, name: str) -> str:
+        """Return a text or a word."""
+        return str(self._values[name])
+
+    def flag(self, name: str) -> bool:
+        """Return a yes or no."""
+        return bool(self._values[name])
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return a list of names (the keys of a map)."""
+        return tuple(self._values[name])
+
+
+def load(home: str) -> Settings:
+    """Read `config.yaml` of a home (a missing one is empty).
+
+    Raises:
+        ConfigInvalid: it is not YAML, or a value is out of its range.
+    """
+    path = os.path.join(home, "config.yaml")
+    try:
+        found = os.stat(path)
+    except OSError:
+        return Settings()
+    stamp = [found.st_mtime_ns, found.st_size, found.st_ino]
+    copy = os.path.join(home, ".config.json")
+    document = _cached(copy, stamp)
+    if document is None:
+        document = _parsed(path)
+        _keep(copy, stamp, document)
+    section = document.get("kanban") or {}
+    if not isinstance(section, dict):
+        raise ConfigInvalid(f"kanban: in {path} must be a map", hint="write `kanban:` with indented keys below it")
+    return Settings(section, path)
+
+
+def _cached(copy: str, stamp: list[int]) -> dict[str, Any] | None:
+    try:
+        with open(copy, encoding="utf-8") as handle:
+            kept = json.load(handle)
+    except (OSError, ValueError):
+        return None
+    return kept["document"] if isinstance(kept, dict) and kept.get("stamp") == stamp else None
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    yaml = lazy.module("yaml")  # thirty milliseconds, only when config.yaml changed
+
+    try:
+        with open(path, encoding="utf-8") as handle:
+            document = yaml.safe_load(handle)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        first = str(error).splitlines()[0]
+        raise ConfigInvalid(f"{path} cannot be read: {first}", hint="mend the file; nothing was done") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigInvalid(f"{path} must hold a map", hint="begin with `kanban:` and indented keys below it")
+    return document
+
+
+def _keep(copy: str, stamp: list[int], document: dict[str, Any]) -> None:
+    """Leave the JSON copy; where that is not possible the next command parses the YAML again."""
+    half = f"{copy}.{os.getpid()}"
+    try:
+        descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            json.dump({"stamp": stamp, "document": {"kanban": document.get("kanban")}}, handle, default=str)
+        os.replace(half, copy)
+    except OSError:
+        return
+
+
+def _unknown(name: object, file: str) -> str:
+    near = lazy.module("difflib").get_close_matches(str(name), KEYS, 1)
+    guess = f"; did you mean {near[0]}?" if near else ""
+    return f"{file}: kanban.{name} is not a setting{guess}"
+
+
+def _checked(name: str, value: Any, key: Key, file: str) -> Any:
+    if value is None:
+        return key.default
+    if not _CHECKS[key.kind](value, key):
+        wanted = {
+            "int": f"a whole number from {key.lowest} to {key.highest} {key.unit}",
+            "word": f"one of {', '.join(key.words)}",
+            "names": "a list of names",
+            "map": "a map",
+            "bool": "true or false",
+        }.get(key.kind, "a text")
+        raise ConfigInvalid(
+            f"{file}: kanban.{name} must be {wanted}, not {str(value)[:60]!r}", hint="mend the file; nothing was done"
+        )
+    return tuple(value) if key.kind in ("names", "map") else value
+
+
+_CHECKS: dict[str, Callable[[Any, Key], bool]] = {
+    "int": lambda v, k: isinstance(v, int) and not isinstance(v, bool) and k.lowest <= v <= k.highest,
+    "bool": lambda v, _: isinstance(v, bool),
+    "word": lambda v, k: v in k.words,
+    "text": lambda v, _: isinstance(v, str),
+    "names": lambda v, _: isinstance(v, list) and all(isinstance(n, str) and n for n in v),
+    "map": lambda v, _: isinstance(v, dict) and all(isinstance(n, str) and n for n in v),
+}

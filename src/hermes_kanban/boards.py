@@ -1,0 +1,243 @@
+"""Boards as folders: slugs, where each board's files are, which board a command means.
+
+Resolution: `--board`, then HERMES_KANBAN_BOARD, then the file `kanban/current`, then `default`. Looking never
+creates: only `init` and `boards create` make a board.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hermes_kanban.base import lazy
+from hermes_kanban.base.errors import BoardExists, BoardNotFound, InvalidValue, StoreRefused, Usage
+from hermes_kanban.base.record import Record, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+DEFAULT = "default"
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+@record
+class Place(Record):
+    """Where a board's files are. All paths are absolute."""
+
+    slug: str
+    folder: str
+    database: str
+    workspaces: str
+    attachments: str
+    logs: str
+    tickets: str
+    description: str  # path of board.yaml; the default board may have none
+
+
+@record
+class Chosen(Record):
+    """The board that a command means, and a warning about how it was found."""
+
+    place: Place
+    warning: str = ""
+
+
+def slug(text: str) -> str:
+    """Return a board's name in its stored form: lower case.
+
+    Raises:
+        InvalidValue: it is not 1 to 64 lower-case letters, digits, `-` or `_`, first a letter or digit.
+    """
+    lowered = text.lower()
+    fits = 1 <= len(lowered) <= 64 and lowered[0] in _LETTERS and all(c in _LETTERS or c in "-_" for c in lowered)
+    if not fits:
+        raise InvalidValue(
+            f"{text[:80]!r} cannot be a board's name",
+            hint="1 to 64 lower-case letters, digits, - or _, first a letter or digit",
+            argument="board",
+        )
+    return lowered
+
+
+def place(home: str, name: str, environment: Mapping[str, str]) -> Place:
+    """Return where a board's files are, whether it exists or not."""
+    folder = os.path.join(home, "kanban") if name == DEFAULT else os.path.join(home, "kanban", "boards", name)
+    database = os.path.join(home if name == DEFAULT else folder, "kanban.db")
+    return Place(
+        slug=name,
+        folder=folder,
+        database=os.path.abspath(environment.get("HERMES_KANBAN_DB") or database),
+        workspaces=os.path.abspath(
+            environment.get("HERMES_KANBAN_WORKSPACES_ROOT") or os.path.join(folder, "workspaces")
+        ),
+        attachments=os.path.abspath(
+            environment.get("HERMES_KANBAN_ATTACHMENTS_ROOT") or os.path.join(folder, "attachments")
+        ),
+        logs=os.path.join(folder, "logs"),
+        tickets=os.path.join(folder, "tickets"),
+        description=os.path.join(folder, "board.yaml"),
+    )
+
+
+def choose(home: str, explicit: str | None, environment: Mapping[str, str]) -> Chosen:
+    """Return the board that a command means.
+
+    Raises:
+        BoardNotFound: `--board` or HERMES_KANBAN_BOARD names a board that is not there; another board is never
+            used instead.
+        Usage: HERMES_KANBAN_DB disagrees with `--board`.
+    """
+    if explicit is not None:
+        return Chosen(_explicit(home, slug(explicit), environment))
+    named = environment.get("HERMES_KANBAN_BOARD")
+    if environment.get("HERMES_KANBAN_DB"):
+        return Chosen(place(home, slug(named) if named else DEFAULT, environment))
+    if named:
+        return Chosen(existing(home, slug(named), environment, "HERMES_KANBAN_BOARD names"))
+    current = _current(home)
+    if current and current != DEFAULT:
+        found = place(home, current, environment)
+        if os.path.lexists(found.database):
+            return Chosen(found)
+        warning = f"the current board {current!r} is gone; the default board is meant (`boards switch` chooses another)"
+        return Chosen(existing(home, DEFAULT, environment, ""), warning)
+    return Chosen(existing(home, DEFAULT, environment, ""))
+
+
+def _explicit(home: str, name: str, environment: Mapping[str, str]) -> Place:
+    """`--board` beats every variable; a file given for one process must be that board's own (C127)."""
+    plain = {n: v for n, v in environment.items() if n != "HERMES_KANBAN_DB"}
+    found = existing(home, name, plain, "--board names")
+    given = environment.get("HERMES_KANBAN_DB")
+    if given and os.path.realpath(given) != os.path.realpath(found.database):
+        raise Usage(
+            f"--board {name} is {found.database}, but HERMES_KANBAN_DB names {given}",
+            hint="leave one of them out",
+            board=name,
+            database=given,
+        )
+    return found
+
+
+def existing(home: str, name: str, environment: Mapping[str, str], who: str) -> Place:
+    """Return a board's place if the board is there.
+
+    Raises:
+        BoardNotFound: it is not.
+    """
+    found = place(home, name, environment)
+    if os.path.lexists(found.database):
+        return found
+    if name == DEFAULT:
+        raise BoardNotFound(f"there is no board in {home} yet", hint="make one: `hermes kanban init`", board=name)
+    raise BoardNotFound(
+        f"{who or 'you name'} the board {name!r}, which is not there",
+        hint=f"`hermes kanban boards list` shows the boards; `hermes kanban boards create {name}` makes it",
+        board=name,
+    )
+
+
+def _current(home: str) -> str:
+    try:
+        with open(os.path.join(home, "kanban", "current"), encoding="utf-8") as handle:
+            text = handle.read(200).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    try:
+        return slug(text) if text else ""
+    except InvalidValue:
+        return ""
+
+
+def switch(home: str, name: str, environment: Mapping[str, str]) -> Place:
+    """Make a board the current one of this home.
+
+    Raises:
+        BoardNotFound: it is not there.
+    """
+    found = existing(home, slug(name), environment, "you name")
+    write_file(os.path.join(home, "kanban", "current"), f"{found.slug}\n")
+    return found
+
+
+def current(home: str) -> str:
+    """Return the slug in the current file, or the default."""
+    return _current(home) or DEFAULT
+
+
+def names(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the boards of a home: the default one first, then by name."""
+    try:
+        folders = sorted(os.listdir(os.path.join(home, "kanban", "boards")))
+    except OSError:
+        folders = []
+    plain = {n: v for n, v in environment.items() if n != "HERMES_KANBAN_DB"}
+    candidates = [DEFAULT, *(n for n in folders if not n.startswith(("_", ".")))]
+    return tuple(n for n in candidates if os.path.lexists(place(home, n, plain).database))
+
+
+def make_folders(found: Place) -> None:
+    """Make a board's folders, 0700 each; harmless to repeat.
+
+    Raises:
+        StoreRefused: the place cannot be written.
+    """
+    try:
+        for folder in (os.path.dirname(found.database), found.folder, found.workspaces, found.attachments, found.logs):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(
+            f"{error.filename or found.folder} cannot be made: {error.strerror}",
+            hint="give this user the right to write there, or set another HERMES_HOME",
+            reason="read_only",
+        ) from error
+
+
+def describe(found: Place, facts: dict[str, Any]) -> None:
+    """Write board.yaml: name, description, icon, default_workdir (what is not given is left out)."""
+    given = {n: v for n, v in facts.items() if v is not None}
+    write_file(found.description, str(lazy.module("yaml").safe_dump(given, allow_unicode=True, sort_keys=False)))
+
+
+def description(found: Place) -> dict[str, Any]:
+    """Return what board.yaml says, or nothing."""
+    try:
+        with open(found.description, encoding="utf-8") as handle:
+            document = lazy.module("yaml").safe_load(handle)
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def refuse_existing(found: Place) -> None:
+    """Refuse to make a board twice.
+
+    Raises:
+        BoardExists: there is one of this name.
+    """
+    if os.path.lexists(found.database):
+        raise BoardExists(
+            f"there is a board {found.slug!r} already", hint="choose another name, or use this one", board=found.slug
+        )
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a small file as a whole: a new one, then a rename; a full disk never leaves it empty.
+
+    Raises:
+        StoreRefused: it cannot be written.
+    """
+    half = f"{path}.{os.getpid()}.new"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(text)
+        os.replace(half, path)
+    except OSError as error:
+        raise StoreRefused(
+            f"{path} cannot be written: {error.strerror}",
+            hint="make room or give this user the right to write there",
+            reason="read_only",
+        ) from error

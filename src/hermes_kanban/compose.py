@@ -1,0 +1,177 @@
+"""The one place that wires environment, settings, boards, store and callers into a `Board`."""
+
+from __future__ import annotations
+
+import os
+
+from hermes_kanban import boards, tickets
+from hermes_kanban.base import ids, process, settings
+from hermes_kanban.base.clock import SystemClock
+from hermes_kanban.base.record import Record, record
+from hermes_kanban.kernel.board import Board
+from hermes_kanban.kernel.caller import Caller, Ticket
+from hermes_kanban.kernel.reader import Ports
+from hermes_kanban.model.claim import Claim
+from hermes_kanban.store import sqlite
+from hermes_kanban.workspace.base import Workspaces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from hermes_kanban.base.process import ProcessInfo
+
+SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
+TICKET_SECONDS = 2 * 86_400
+
+
+@record
+class Environment(Record):
+    """Everything that a process is told from outside, read once."""
+
+    variables: Mapping[str, str]
+    home: str
+    values: settings.Settings
+
+    @property
+    def host(self) -> str:
+        """The host's id (D12)."""
+        return self.variables.get("HERMES_KANBAN_HOST") or process.host_id()
+
+
+class Names:
+    """Lanes and profiles of this home (P50b)."""
+
+    def __init__(self, home: str, values: settings.Settings) -> None:
+        self._home = home
+        self._values = values
+
+    def lanes(self) -> tuple[str, ...]:
+        """Return the names under `kanban.lanes`."""
+        return self._values.names("lanes")
+
+    def profiles(self) -> tuple[str, ...]:
+        """Return the folders of `profiles/`."""
+        try:
+            return tuple(sorted(n for n in os.listdir(os.path.join(self._home, "profiles")) if not n.startswith(".")))
+        except OSError:
+            return ()
+
+
+def environment() -> Environment:
+    """Read the environment and config.yaml.
+
+    Raises:
+        ConfigInvalid: config.yaml cannot be used.
+    """
+    variables = settings.read_environment()
+    home = settings.home_folder(variables)
+    return Environment(variables, home, settings.load(home))
+
+
+def store_options(env: Environment) -> sqlite.SqliteOptions:
+    """Return how board files are opened under these settings."""
+    return sqlite.SqliteOptions(
+        wait_seconds=env.values.number("lock_wait_seconds"),
+        full_durability=env.values.text("durability") == "full",
+        runtime_folder=settings.runtime_folder(env.variables),
+        allow_network=env.variables.get("HERMES_ALLOW_NETWORK_FS") == "1",
+    )
+
+
+def create_board(env: Environment, place: boards.Place) -> None:
+    """Make a board's folders and file; harmless to repeat.
+
+    Raises:
+        StoreRefused: the place cannot hold a board.
+    """
+    boards.make_folders(place)
+    sqlite.create(place.database, store_options(env), {"board_id": ids.token(), "slug": place.slug})
+
+
+def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tuple[str, ...] = ()) -> Board:
+    """Open a board for this process.
+
+    Args:
+        write: False opens the file read-only: looking changes nothing.
+        tasks: the ids (or beginnings of ids) that a write is about, to find the caller's tickets of them.
+
+    Raises:
+        BoardNotFound, StoreRefused: it cannot be opened.
+    """
+    store = sqlite.SqliteStore(place.database, store_options(env), SystemClock(), read_only=not write)
+    workspaces = Workspaces(place.workspaces, env.values.text("default_workdir"))
+    ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid())
+    who = caller(env, place, tasks) if write else Caller(name_of(env), pid=os.getpid())
+    return Board(store, env.values, who, ports)
+
+
+def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -> Caller:
+    """Gather the facts about who calls (P70); the kernel decides from them."""
+    given = env.variables
+    line = process.lineage()
+    shim = _shim(line)
+    here = shim is not None and os.path.realpath(shim[0]) == os.path.realpath(place.database)
+    task = given.get("HERMES_KANBAN_TASK") or None
+    return Caller(
+        name=name_of(env),
+        declared=bool(given.get("HERMES_PROFILE") or given.get("HERMES_KANBAN_NAME")),
+        interactive=os.isatty(0) and shim is None,
+        role=given.get("HERMES_KANBAN_ROLE") or None,
+        task=task,
+        run=given.get("HERMES_KANBAN_RUN_ID"),
+        lock=given.get("HERMES_KANBAN_CLAIM_LOCK") or None,
+        delegated=bool(task and given.get("HERMES_DELEGATED_CHILD_CONTEXT")),
+        inside_shim=shim is not None,
+        shim_run=shim[1] if shim and here else None,
+        tickets=_tickets(place, line, tasks),
+        pid=os.getpid(),
+    )
+
+
+def name_of(env: Environment) -> str:
+    """Return the caller's name: profile, else HERMES_KANBAN_NAME, else the login name."""
+    given = env.variables
+    return given.get("HERMES_PROFILE") or given.get("HERMES_KANBAN_NAME") or process.login_name()
+
+
+def leave_ticket(place: boards.Place, made: Claim) -> None:
+    """Remember a claim for whoever made it (P12b), and forget tickets that nobody can need any more."""
+    store = tickets.TicketStore(place.tickets)
+    lock = made.run.claim_lock or ""
+    store.leave(tickets.new_ticket(made.task.id, made.run.id, lock, made.workspace, process.ancestors()))
+    store.sweep(TICKET_SECONDS, SystemClock().now_ms() / 1000)
+
+
+def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int] | None:
+    """Return board file and run of the nearest ancestor that is a shim; its command line says so."""
+    for ancestor in line:
+        words = ancestor.argv
+        for index in range(len(words) - 1):
+            if words[index : index + 2] == SHIM:
+                rest = words[index + 2 :]
+                number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
+                return (rest[0] if rest else "", int(number))
+    return None
+
+
+def _tickets(place: boards.Place, line: tuple[ProcessInfo, ...], tasks: tuple[str, ...]) -> tuple[Ticket, ...]:
+    """Return the tickets of these cards that are this caller's: those of the nearest owner in its chain only.
+
+    When a worker dies, its ticket passes to the next ancestor alive, which may stand above other workers too:
+    what the nearer owner holds is not disturbed by it.
+    """
+    store = tickets.TicketStore(place.tickets)
+    position: dict[Any, int] = {(p.pid, p.started): index for index, p in enumerate(line)}
+    found: dict[str, list[tuple[int, tickets.Ticket]]] = {}
+    for text in tasks:
+        for ticket in store.starting_with(text.strip().lower()):
+            where = position.get(tickets.owner(ticket))
+            if where is not None:
+                found.setdefault(ticket.task_id, []).append((where, ticket))
+    kept = []
+    for group in found.values():
+        nearest = min(where for where, _ in group)
+        kept += [Ticket(t.task_id, t.run_id, t.lock) for where, t in group if where == nearest]
+    return tuple(kept)

@@ -1,0 +1,347 @@
+"""Board: the one facade. Every surface calls these methods, one per verb, and adds only parsing and printing.
+
+A write is one transaction (P1): the caller is identified and its right checked inside of it, the handler runs,
+and the answer is given after the commit.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
+from hermes_kanban.base.limits import in_range
+from hermes_kanban.kernel import (
+    block,
+    claim,
+    create,
+    edit,
+    find,
+    finish,
+    links,
+    release,
+    review,
+    thread,
+    values,
+)
+from hermes_kanban.kernel.apply import append_event
+from hermes_kanban.kernel.caller import Caller, identify
+from hermes_kanban.kernel.claim import ClaimRequest
+from hermes_kanban.kernel.context import Context
+from hermes_kanban.kernel.create import Created
+from hermes_kanban.kernel.finish import Closed, Handoff
+from hermes_kanban.kernel.reader import Ports, Reader
+from hermes_kanban.model import status as s
+from hermes_kanban.model.actors import Actor, require
+from hermes_kanban.model.claim import Caps, Claim
+from hermes_kanban.model.run import Run
+from hermes_kanban.model.task import Task, TaskDraft
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hermes_kanban.base.settings import Settings
+    from hermes_kanban.model.blocks import Reason
+    from hermes_kanban.model.thread import Comment
+    from hermes_kanban.store.driver import Store, Transaction
+
+
+class Board(Reader):
+    """One board as one caller sees it: the reads of `Reader`, and the verbs that write.
+
+    Args:
+        store: the board's store.
+        settings: the values of `kanban:`.
+        caller: facts about who calls; the kernel decides from them who that is (P70).
+        ports: names, workspaces, this host.
+    """
+
+    def __init__(self, store: Store, settings: Settings, caller: Caller, ports: Ports) -> None:
+        super().__init__(store, settings, ports)
+        self._caller = caller
+        self.warnings: list[str] = []
+
+    @contextmanager
+    def _verb(
+        self, verb: str, task: str | None = None, run: int | None = None, *, durable: bool = True
+    ) -> Iterator[tuple[Context, Task]]:
+        """Open the transaction of a verb on one card: who calls, may they, and the card as it is now."""
+        lost: ClaimLost | None = None
+        try:
+            with self._store.write(durable=durable) as tx:
+                card = find.task(tx, task) if task is not None else _NO_CARD
+                yield self._context(tx, verb, card.id if task is not None else None, run), card
+        except ClaimLost as error:
+            lost = error
+        if lost is not None:
+            self._log_refusal(lost)
+            raise lost
+
+    def _context(self, tx: Transaction, verb: str, task_id: str | None, run: int | None = None) -> Context:
+        who = identify(tx, self._caller, task_id, run)
+        require(who.actor, verb, task_id)
+        return Context(tx, who.actor, self._settings, who.fence, who.implicit, self.warnings)
+
+    def _log_refusal(self, lost: ClaimLost) -> None:
+        """Leave one `refused` event per run and verb, with a count (P12)."""
+        facts = lost.fields
+        if not {"task_id", "verb"} <= facts.keys():
+            return
+        shown = facts.get("run_shown")
+        with self._store.write(durable=False) as tx:
+            key = {"task_id": facts["task_id"], "run_id": shown, "verb": facts["verb"]}
+            if tx.run("events.count_refusal", **key):
+                return
+            actor = Actor(s.BRIDGE if not self._caller.interactive else s.HUMAN, self._caller.name)
+            payload = {"verb": facts["verb"], "code": lost.code, "run_shown": shown, "count": 1}
+            append_event(Context(tx, actor, self._settings), "refused", facts["task_id"], payload, run_id=shown)
+
+    # --- create ------------------------------------------------------------------------------------------
+    def create(self, draft: TaskDraft) -> Created:
+        """Make one task with its parents (P50 to P52)."""
+        self._check_place(draft)
+        with self._verb("create") as (ctx, _):
+            return create.create(ctx, draft, self._ports.names)
+
+    def apply(self, drafts: tuple[TaskDraft, ...], *, dry_run: bool = False) -> tuple[Created, ...]:
+        """Make a graph of tasks in one transaction (P53); a dry run answers the same and keeps nothing."""
+        for draft in drafts:
+            self._check_place(draft)
+        answer: tuple[Created, ...] = ()
+        try:
+            with self._verb("apply") as (ctx, _):
+                answer = create.apply(ctx, drafts, self._ports.names)
+                if dry_run:
+                    raise _Undo
+        except _Undo:
+            return answer
+        return answer
+
+    def _check_place(self, draft: TaskDraft) -> None:
+        values.workspace_kind(draft.workspace_kind)
+        self._ports.workspaces.check(draft.workspace_kind, draft.workspace_path, draft.branch_name)
+
+    # --- claim and work ----------------------------------------------------------------------------------
+    def claim(
+        self,
+        task: str | None = None,
+        *,
+        ttl: int | None = None,
+        review: bool = False,
+        assignee: str | None = None,
+        wait: float | None = None,
+    ) -> Claim:
+        """Claim a card by its id, or the next one that fits; prepare its workspace; answer (P10 to P16).
+
+        Args:
+            task: an id, or None for the next card.
+            ttl: seconds; None: `kanban.claim_ttl_seconds`.
+            review: take the next review instead of the next ready card.
+            assignee: only cards of this name; also the claimer's name when it declared none.
+            wait: how many seconds to wait for a card to be there.
+
+        Raises:
+            NothingReady: there is no such card (within the wait).
+            NotClaimable, Gated, WrongState, SelfReview: this card cannot be claimed by this caller.
+            WorkspaceFailed: the workspace could not be prepared; nothing is left running.
+        """
+        seconds = in_range("ttl", ttl if ttl is not None else self._settings.number("claim_ttl_seconds"))
+        name = self._caller.name if self._caller.declared else assignee if assignee != "none" else None
+        request = ClaimRequest(seconds, self._ports.host, self._caller.pid, self._place, name)
+        attempt: Callable[[], tuple[Task, Run] | None]
+        if task is not None:
+            attempt = lambda: self._claim_one(task, request)  # noqa: E731
+        else:
+            attempt = lambda: self._claim_next(request, review=review, assignee=assignee)  # noqa: E731
+        taken = attempt() if wait is None or task is not None else self._wait_for(attempt, wait)
+        if taken is None:
+            whom = f" for {assignee}" if assignee else ""
+            raise NothingReady(
+                f"nothing is ready{whom}",
+                hint="`--wait SECONDS` waits for a card; `list` shows what waits, `why ID` why",
+            )
+        return self._prepare(*taken)
+
+    def _wait_for(self, attempt: Callable[[], tuple[Task, Run] | None], wait: float) -> tuple[Task, Run] | None:
+        feed = self._store.feed()
+        try:
+            left = wait
+            while True:
+                taken = attempt()
+                if taken is not None or left <= 0:
+                    return taken
+                step = min(left, _RECHECK)
+                before = feed.monotonic()
+                feed.wait(step)
+                left -= feed.monotonic() - before
+        finally:
+            feed.close()
+
+    def _claim_one(self, task: str, request: ClaimRequest) -> tuple[Task, Run]:
+        with self._verb("claim", task) as (ctx, card):
+            taken = claim.take(ctx, card, request)
+        if isinstance(taken, Refusal):
+            raise taken
+        return taken
+
+    def _claim_next(self, request: ClaimRequest, *, review: bool, assignee: str | None) -> tuple[Task, Run] | None:
+        if not self._anything():
+            return None
+        with self._verb("claim") as (ctx, _):
+            while card := claim.next_card(ctx, review=review, assignee=assignee, name=request.name or ctx.actor.name):
+                taken = claim.take(ctx, card, request)
+                if not isinstance(taken, Refusal):
+                    return taken
+        return None
+
+    def _anything(self) -> bool:
+        """Look before taking the write lock: a waiting claimer must not stand in the writers' queue for nothing."""
+        with self._store.read() as tx:
+            row = tx.one("claims.anything", now=tx.now)
+        return bool(row and row[0])
+
+    def claim_for_dispatch(self, task: str, *, ttl: int, lane: str, name: str, caps: Caps) -> tuple[Task, Run]:
+        """Claim a card for a worker that the dispatcher is about to start, within its caps (P15)."""
+        request = ClaimRequest(ttl, self._ports.host, self._ports.pid, self._place, name, False, lane, caps)
+        return self._claim_one(task, request)
+
+    def _place(self, card: Task) -> str:
+        return self._ports.workspaces.path_for(card.id, card.workspace_kind, card.workspace_path, card.branch_name)
+
+    def _prepare(self, card: Task, run: Run) -> Claim:
+        """Make the workspace outside of the write lock, then let the claimer know (P11)."""
+        try:
+            place = self._ports.workspaces.prepare(card.id, card.workspace_kind, card.workspace_path, card.branch_name)
+        except WorkspaceFailed as error:
+            with self._store.write() as tx:
+                claim.unprepared(self._context(tx, "claim", card.id), run, error)
+            raise
+        with self._store.write(durable=False) as tx:
+            claim.prepared(self._context(tx, "claim", card.id), run)
+            return Claim(find.task(tx, card.id), find.run(tx, run.id), place)
+
+    def heartbeat(
+        self, task: str, note: str | None = None, *, run: int | None = None
+    ) -> tuple[Run, tuple[Comment, ...]]:
+        """Extend the caller's claim; also returns the comments that its run has not seen (P13, P62b)."""
+        with self._verb("heartbeat", task, run, durable=False) as (ctx, card):
+            return claim.heartbeat(ctx, card, values.text_value("note", note))
+
+    def comment(self, task: str, body: str, author: str | None = None, *, run: int | None = None) -> thread.Commented:
+        """Add a fact to a card's thread (P60)."""
+        with self._verb("comment", task, run) as (ctx, card):
+            text = values.text_value("comment", body)
+            return thread.comment(ctx, card, text or "", values.name("author", author))
+
+    # --- endings -----------------------------------------------------------------------------------------
+    def complete(
+        self, task: str, handoff: Handoff, *, run: int | None = None, override: bool = False, bulk: bool = False
+    ) -> Closed:
+        """Finish a card (P12, P21, P22); its children are promoted in the same step (P4)."""
+        with self._verb("complete", task, run) as (ctx, card):
+            return finish.complete(ctx, card, _handoff(handoff), override=override, bulk=bulk)
+
+    def request_review(
+        self,
+        task: str,
+        handoff: Handoff,
+        reviewer: str | None = None,
+        *,
+        run: int | None = None,
+        override: bool = False,
+    ) -> Closed:
+        """Hand a card over for a verdict (P30)."""
+        with self._verb("request-review", task, run) as (ctx, card):
+            values.known_name(ctx, self._ports.names, "reviewer", reviewer)
+            return finish.request_review(ctx, card, _handoff(handoff), reviewer, override=override)
+
+    def request_changes(self, task: str, text: str, *, run: int | None = None, override: bool = False) -> Closed:
+        """Send a card back to its implementer (P31)."""
+        with self._verb("request-changes", task, run) as (ctx, card):
+            return review.request_changes(ctx, card, values.text_value("text", text) or "", override=override)
+
+    def block(
+        self, task: str, reason: Reason, kind: str | None = None, *, run: int | None = None, override: bool = False
+    ) -> Closed:
+        """Park a card until somebody decides or helps (P24, P25)."""
+        with self._verb("block", task, run) as (ctx, card):
+            values.text_value("reason", reason.text)
+            return block.block(ctx, card, reason, kind, override=override)
+
+    # --- people ------------------------------------------------------------------------------------------
+    def unblock(self, task: str, answer: str | None = None) -> Task:
+        """Release a held card, with an answer for its next worker (P26)."""
+        with self._verb("unblock", task) as (ctx, card):
+            return release.unblock(ctx, card, values.text_value("answer", answer))
+
+    def promote(self, task: str) -> Task:
+        """Send a held card to ready by hand; refused while a parent is open."""
+        with self._verb("promote", task) as (ctx, card):
+            return release.promote(ctx, card)
+
+    def schedule(self, task: str, at: int | None = None, reason: str | None = None, *, override: bool = False) -> Task:
+        """Park a card until a time, or until somebody releases it."""
+        with self._verb("schedule", task) as (ctx, card):
+            return release.schedule(ctx, card, at, values.text_value("reason", reason), override=override)
+
+    def release_due(self) -> tuple[str, ...]:
+        """Release every scheduled card whose time has come (the dispatcher's)."""
+        with self._store.write() as tx:
+            return release.due(Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings))
+
+    def reopen(self, task: str) -> edit.Reopened:
+        """Open a done card again."""
+        with self._verb("reopen", task) as (ctx, card):
+            return edit.reopen(ctx, card)
+
+    def assign(self, task: str, who: str | None) -> Task:
+        """Give a card to somebody, or to nobody."""
+        with self._verb("assign", task) as (ctx, card):
+            return edit.assign(ctx, card, who, self._ports.names)
+
+    def edit(self, task: str, changes: dict[str, Any]) -> Task:
+        """Change what a person wrote on a card."""
+        with self._verb("edit", task) as (ctx, card):
+            return edit.edit(ctx, card, changes)
+
+    def archive(self, task: str, children: str | None = None, *, override: bool = False) -> Task:
+        """Hide a card; says what becomes of open children (P6)."""
+        with self._verb("archive", task) as (ctx, card):
+            return edit.archive(ctx, card, children, override=override)
+
+    def unarchive(self, task: str) -> Task:
+        """Bring an archived card back."""
+        with self._verb("unarchive", task) as (ctx, card):
+            return edit.unarchive(ctx, card)
+
+    def reclaim(self, task: str) -> Task:
+        """Take a card from its run (P12c)."""
+        with self._verb("reclaim", task) as (ctx, card):
+            return edit.reclaim(ctx, card)
+
+    def link(self, parent: str, child: str) -> links.Linked:
+        """Make the child wait for the parent (P5)."""
+        with self._verb("link", child) as (ctx, card):
+            return links.link(ctx, find.task(ctx.tx, parent), card)
+
+    def unlink(self, parent: str, child: str) -> links.Linked:
+        """Remove a link and let the child go if nothing else holds it (P5)."""
+        with self._verb("unlink", child) as (ctx, card):
+            return links.unlink(ctx, find.task(ctx.tx, parent), card)
+
+
+class _Undo(Exception):
+    """Leaves a transaction without keeping it (dry runs)."""
+
+
+_RECHECK = 1.0
+_NO_CARD: Any = None
+
+
+def _handoff(given: Handoff) -> Handoff:
+    return given.evolve(
+        summary=values.text_value("summary", given.summary),
+        result=values.text_value("result", given.result),
+        metadata=values.metadata(given.metadata),
+    )

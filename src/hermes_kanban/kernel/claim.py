@@ -1,0 +1,214 @@
+"""Claim, heartbeat: the exclusive, time-limited right to work on a card (P10 to P16)."""
+
+from __future__ import annotations
+
+from hermes_kanban.base import ids
+from hermes_kanban.base.errors import AtCapacity, Gated, NotClaimable, Refusal, SelfReview
+from hermes_kanban.base.record import Record, record
+from hermes_kanban.kernel import failures, fence, find, release, runs, starts
+from hermes_kanban.kernel.apply import append_event, move
+from hermes_kanban.model import status as s
+from hermes_kanban.model import transitions
+from hermes_kanban.model.claim import Caps
+from hermes_kanban.model.run import Run
+from hermes_kanban.model.task import Task
+from hermes_kanban.model.thread import Comment
+from hermes_kanban.store import rows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes_kanban.kernel.context import Context
+    from hermes_kanban.model.reasons import Reason
+
+
+@record
+class ClaimRequest(Record):
+    """What a claimer says of itself.
+
+    Args:
+        ttl: seconds without a sign of life after which the claim is over.
+        name: the profile under which the run is kept; None: the card's assignee, else the actor's name.
+        host: the claimer's host, with `pid` for the lock's text.
+        place: computes the workspace's path of a card (no I/O).
+        pull: a claim from outside; False for the dispatcher's own.
+        lane: the lane of a dispatcher's claim.
+        caps: bounds on running attempts, for the dispatcher's claims (P15).
+    """
+
+    ttl: int
+    host: str
+    pid: int
+    place: Callable[[Task], str]
+    name: str | None = None
+    pull: bool = True
+    lane: str | None = None
+    caps: Caps | None = None
+
+
+def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | Refusal:
+    """Claim this card, or say why not.
+
+    A refusal that is *returned* comes with changes that must be committed (a breaker tripped on the way); one
+    that is raised changes nothing.
+
+    Raises:
+        NotClaimable: somebody holds it, or it must wait; the error says who or until when.
+        Gated: a parent is open; parents are checked again here, inside the claim (P10).
+        WrongState: it is in no state to be claimed.
+        SelfReview: the claimer did the work that is to be reviewed.
+    """
+    card = release.if_due(ctx, card)
+    if card.status == s.RUNNING:
+        reasons = starts.claimable(ctx.tx, card)
+        if reasons:
+            raise _not_claimable(card, reasons)
+        card = failures.lapse(ctx, card)
+        if card.status == s.BLOCKED:
+            return NotClaimable(
+                f"{card.id} lost its lease too often and was blocked", hint="a person must look at it", task_id=card.id
+            )
+    transitions.check(card, "claim")
+    reasons = starts.claimable(ctx.tx, card)
+    if reasons:
+        raise _not_claimable(card, reasons)
+    return _open(ctx, card, request)
+
+
+def next_card(ctx: Context, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
+    """Return the first card that fits: priority high to low, then seq; lapsed claims count as ready (P10, P16).
+
+    Args:
+        assignee: only cards of this name ("none": of nobody); None for any.
+        name: the claimer, whose own work is left out of reviews.
+    """
+    release.due(ctx)
+    queue = "review" if review else "ready"
+    which = "any" if assignee is None else "nobody" if assignee == "none" else "of"
+    role = s.REVIEWER if review else s.IMPLEMENTER
+    mine = None if ctx.settings.flag("allow_self_review") or ctx.actor.may_always_decide else name
+    values = {"now": ctx.now, "assignee": assignee}
+    own = {"mine": mine} if review else {}
+    found = [ctx.tx.one(f"claims.next_{queue}_{which}", **values, **own)]
+    found.append(ctx.tx.one("claims.next_lapsed", **values, role=role, mine=mine if review else None))
+    cards = [rows.task(row) for row in found if row]
+    return min(cards, key=lambda card: (-card.priority, card.seq)) if cards else None
+
+
+def _open(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run]:
+    role = s.REVIEWER if card.status == s.REVIEW else s.IMPLEMENTER
+    name = request.name or (card.reviewer if role == s.REVIEWER else card.assignee) or ctx.actor.name
+    if role == s.REVIEWER:
+        refuse_self_review(ctx, card, name)
+    _within_caps(ctx, request, name)
+    run = runs.opened(
+        ctx,
+        task_id=card.id,
+        role=role,
+        profile=name,
+        lane=request.lane,
+        claimed_from=card.status,
+        pull=int(request.pull),
+        supervised=int(not request.pull),
+        host=request.host,
+        claim_lock=f"{request.host}:{request.pid}:{ids.token()}",
+        claim_ttl=request.ttl,
+        claim_expires=ctx.now + request.ttl,
+        workspace=request.place(card),
+        last_heartbeat_at=ctx.now,
+        notice_cursor=ctx.tx.one("comments.last_id", task_id=card.id)[0] or 0,  # type: ignore[index]
+        model=card.model_override,
+        provider=card.provider_override,
+    )
+    changes: dict[str, object] = {"current_run_id": run.id, "eligible_at": None, "eligible_reason": None}
+    if role == s.IMPLEMENTER:
+        changes["implementer"] = name
+    payload = {"role": role, "profile": name, "expires": run.claim_expires, "pull": request.pull}
+    return move(ctx, card, "claim", s.RUNNING, changes, payload, run_id=run.id), run
+
+
+def refuse_self_review(ctx: Context, card: Task, name: str) -> None:
+    """Who did the work may not judge it, save a person at a terminal (P30, P30b).
+
+    Raises:
+        SelfReview: the name is the implementer's.
+    """
+    if card.implementer != name or ctx.actor.may_always_decide or ctx.settings.flag("allow_self_review"):
+        return
+    raise SelfReview(
+        f"{name} did the work on {card.id} and may not review it",
+        hint="another reviewer or a person decides (kanban.allow_self_review changes that)",
+        task_id=card.id,
+        implementer=name,
+    )
+
+
+def _within_caps(ctx: Context, request: ClaimRequest, name: str) -> None:
+    caps = request.caps or Caps()
+    bounds = (("board", caps.board, None), ("profile", caps.profile, name), ("lane", caps.lane, request.lane))
+    for what, most, value in bounds:
+        if most is None:
+            continue
+        row = ctx.tx.one(f"runs.running_of_{what}", value=value)
+        assert row is not None
+        if row[0] >= most:
+            raise AtCapacity(
+                f"{row[0]} attempts run on this {what}; the cap is {most}",
+                hint="wait for one to end",
+                cap=most,
+                scope=what,
+            )
+
+
+def _not_claimable(card: Task, reasons: tuple[Reason, ...]) -> Refusal:
+    first = reasons[0]
+    if first.code == "parents":
+        return Gated(
+            f"{card.id} {first.text}",
+            hint="it becomes ready by itself when they are done",
+            task_id=card.id,
+            open_parents=list(first.task_ids),
+        )
+    until = f" until {first.until}" if first.until else ""
+    return NotClaimable(
+        f"{card.id} cannot be claimed: {first.text}{until}",
+        hint="take another card (`claim --next`), or try again later",
+        task_id=card.id,
+        reason=first.code,
+        until=first.until,
+    )
+
+
+def prepared(ctx: Context, run: Run) -> None:
+    """Note that the claimer got its workspace; of a pull claim's process nothing more is known (P14c)."""
+    ctx.tx.assign("runs.update_open", {"process_state": s.UNKNOWN}, where_id=run.id)
+
+
+def unprepared(ctx: Context, run: Run, error: Refusal) -> None:
+    """End a claim whose workspace could not be prepared: nothing is left running, nothing is counted (P11)."""
+    card = find.task(ctx.tx, run.task_id)
+    if card.current_run_id != run.id:
+        return
+    runs.close(ctx, run, s.RECLAIMED, {"end_reason": "workspace", "error": error.message}, by_owner=True)
+    again = ctx.now + ctx.settings.number("workspace_retry_seconds")
+    changes = {"eligible_at": again, "eligible_reason": s.WORKSPACE}
+    payload = {"reason": "workspace", "error": error.message, "until": again}
+    move(ctx, card, "end-run", failures.origin(ctx, card), changes, payload, kind="reclaimed", run_id=run.id)
+
+
+def heartbeat(ctx: Context, card: Task, note: str | None) -> tuple[Run, tuple[Comment, ...]]:
+    """Extend the caller's claim; return the run and the comments that it has not seen yet.
+
+    Raises:
+        ClaimLost: the caller's run does not hold the card.
+    """
+    run, mine = fence.holder(ctx, card, "heartbeat")
+    if run is None or not mine:
+        raise fence.lost(ctx, card, run, "heartbeat")
+    run = runs.touch(ctx, run, note=note)
+    append_event(ctx, "heartbeat", card.id, {"note": note} if note else {}, run_id=run.id)
+    found = tuple(rows.comment(r) for r in ctx.tx.all("comments.since", task_id=card.id, since=run.notice_cursor))
+    if found:
+        ctx.tx.assign("runs.update_open", {"notice_cursor": found[-1].id}, where_id=run.id)
+    return run, tuple(c for c in found if c.run_id != run.id)

@@ -1,0 +1,122 @@
+"""Reader: everything that may be asked of a board. It cannot write; a viewer's surface gets only this."""
+
+from __future__ import annotations
+
+from hermes_kanban.base.limits import in_range
+from hermes_kanban.base.record import Record, record
+from hermes_kanban.kernel import briefing, find, query, starts, verify
+from hermes_kanban.kernel.context import Context
+from hermes_kanban.model import status as s
+from hermes_kanban.model.actors import Actor
+from hermes_kanban.model.event import Event
+from hermes_kanban.model.run import Run
+from hermes_kanban.model.task import Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes_kanban.base.settings import Settings
+    from hermes_kanban.kernel.context import Names, Workspaces
+    from hermes_kanban.model.reasons import Startable
+    from hermes_kanban.store.driver import ChangeFeed, Store
+
+
+@record
+class Ports(Record):
+    """What the kernel asks of the world outside the database."""
+
+    names: Names
+    workspaces: Workspaces
+    host: str
+    pid: int = 0
+
+
+class Reader:
+    """One board, to look at.
+
+    Args:
+        store: the board's store.
+        settings: the values of `kanban:`.
+        ports: names, workspaces, this host.
+    """
+
+    def __init__(self, store: Store, settings: Settings, ports: Ports) -> None:
+        self._store = store
+        self._settings = settings
+        self._ports = ports
+
+    def find_id(self, text: str) -> str:
+        """Return the full id for an id or a unique prefix."""
+        with self._store.read() as tx:
+            return find.task(tx, text).id
+
+    def list(self, wanted: query.Filter) -> query.Page:
+        """Return a page of cards."""
+        in_range("limit", wanted.limit)
+        with self._store.read() as tx:
+            return query.listing(tx, wanted)
+
+    def show(self, task: str, events: int = query.NEWEST_EVENTS) -> query.Shown:
+        """Return everything about a card (P61b)."""
+        with self._store.read() as tx:
+            return query.shown(tx, find.task(tx, task), events=events)
+
+    def context(self, task: str) -> str:
+        """Return what a worker of the card reads first (P62)."""
+        with self._store.read() as tx:
+            return briefing.context(tx, find.task(tx, task), self._settings.number("context_limit_bytes"))
+
+    def runs(self, task: str) -> tuple[Run, ...]:
+        """Return the runs of a card, oldest first."""
+        with self._store.read() as tx:
+            return query.runs_of(tx, find.task(tx, task).id)
+
+    def events(
+        self, since: int = 0, limit: int = 200, *, task: str | None = None, kinds: tuple[str, ...] = ()
+    ) -> tuple[Event, ...]:
+        """Return events after an id, in their order (P80)."""
+        with self._store.read() as tx:
+            card_id = find.task(tx, task).id if task is not None else None
+            return query.events_since(
+                tx, in_range("since", since), in_range("limit", limit), task_id=card_id, kinds=kinds
+            )
+
+    def last_event_id(self) -> int:
+        """Return the id of the newest event."""
+        with self._store.read() as tx:
+            return query.last_event_id(tx)
+
+    def columns(self, per_column: int = 50) -> tuple[query.Column, ...]:
+        """Return the board by states, with counts and first cards."""
+        with self._store.read() as tx:
+            return query.columns(tx, in_range("limit", per_column))
+
+    def stats(self) -> dict[str, object]:
+        """Return counts of every state, assignee and outcome."""
+        with self._store.read() as tx:
+            return query.statistics(tx)
+
+    def inbox(self, limit: int = 50) -> tuple[Task, ...]:
+        """Return what waits for a person, oldest first."""
+        with self._store.read() as tx:
+            return query.inbox(tx, in_range("limit", limit))
+
+    def why(self, task: str) -> tuple[Task, Startable]:
+        """Return why a card does not start: for any claimer, and for the dispatcher (P3b)."""
+        with self._store.read() as tx:
+            card = find.task(tx, task)
+            ctx = Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings)
+            return card, starts.startable(ctx, card, self._ports.names)
+
+    def verify(self) -> tuple[verify.Finding, ...]:
+        """Return every disagreement between log, rows and rules, and what the engine finds wrong (P81, P72)."""
+        damage = tuple(verify.Finding("", line) for line in self._store.check_integrity())
+        with self._store.read() as tx:
+            missing = tuple(
+                verify.Finding("", f"write guard {name} is missing: raw SQL could write (P72)")
+                for name in self._store.guards(tx)
+            )
+            return damage + missing + verify.verify(tx)
+
+    def feed(self) -> ChangeFeed:
+        """Return a feed that wakes when the board changed."""
+        return self._store.feed()

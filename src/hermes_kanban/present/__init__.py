@@ -1,0 +1,1 @@
+"""Records to JSON and to text for people."""

@@ -1,0 +1,1 @@
+"""Named SQL on the database engines."""

@@ -1,0 +1,100 @@
+"""Translates what the engine raises into our refusals, in one table."""
+
+from __future__ import annotations
+
+import errno
+
+import apsw
+
+from hermes_kanban.base.errors import Busy, DiskFull, Refusal, StoreIo, StoreRefused
+
+SAFE_RELEASES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
+
+_DAMAGED_HINT = "keep the file, restore the newest backup, and report what `hermes kanban verify` says"
+
+
+def translate(error: apsw.Error, location: str) -> Refusal | None:
+    """Return the refusal for an engine's error, or None when it is a fault of ours."""
+    for kind, build in _TABLE:
+        if isinstance(error, kind):
+            return build(error, location)
+    return None
+
+
+def translate_os(error: OSError, location: str) -> Refusal:
+    """Return the refusal for an error of the operating system beside a board's file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _full(error, location)
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return _read_only(error, location)
+    return _io(error, location)
+
+
+def unsafe_release(version: str) -> StoreRefused | None:
+    """Return a refusal when this SQLite can lose committed pages of a WAL file that several processes write.
+
+    Fixed in 3.51.3, and in 3.50.7 and 3.44.6 of their lines (specification, page 4).
+    """
+    number = tuple(int(part) for part in version.split(".")[:3])
+    newest = SAFE_RELEASES[0]
+    if number >= newest or any(number[:2] == safe[:2] and number >= safe for safe in SAFE_RELEASES):
+        return None
+    return StoreRefused(
+        f"SQLite {version} can lose acknowledged writes when several processes share a board",
+        hint="install a current apsw (`pip install -U apsw`): SQLite 3.51.3, 3.50.7 or 3.44.6 and later are safe",
+        reason="unsafe_sqlite",
+    )
+
+
+def _busy(_error: Exception, location: str) -> Refusal:
+    return Busy(f"the board {location} is locked by another program", hint="nothing was changed; try again")
+
+
+def _full(_error: Exception, location: str) -> Refusal:
+    return DiskFull(f"disk full: no room left for {location}", hint="make room, then try again; nothing was changed")
+
+
+def _io(error: Exception, location: str) -> Refusal:
+    return StoreIo(f"the disk failed under {location}: {error}", hint="look at the disk, then try again")
+
+
+def _read_only(_error: Exception, location: str) -> Refusal:
+    return StoreRefused(
+        f"{location} is on a read-only file system or may not be written",
+        hint="reads work; to write, mount it writable or give this user the right to write",
+        reason="read_only",
+    )
+
+
+def _damaged(error: Exception, location: str) -> Refusal:
+    return StoreRefused(f"{location} is damaged: {error}", hint=_DAMAGED_HINT, reason="damaged")
+
+
+def not_a_board(_error: object, location: str) -> Refusal:
+    """Return the refusal for a file that is no board of ours."""
+    return StoreRefused(
+        f"{location} is not a board of Hermes Kanban",
+        hint="name another file, or set another HERMES_HOME; this one was left as it is",
+        reason="not_a_board",
+    )
+
+
+def _cannot_open(error: Exception, location: str) -> Refusal:
+    return StoreRefused(
+        f"{location} cannot be opened: {error}",
+        hint="check that the file and its folder are there and belong to this user",
+        reason="not_a_board",
+    )
+
+
+_TABLE = (
+    (apsw.BusyError, _busy),
+    (apsw.LockedError, _busy),
+    (apsw.FullError, _full),
+    (apsw.ReadOnlyError, _read_only),
+    (apsw.PermissionsError, _read_only),
+    (apsw.IOError, _io),
+    (apsw.CorruptError, _damaged),
+    (apsw.NotADBError, not_a_board),
+    (apsw.CantOpenError, _cannot_open),
+)

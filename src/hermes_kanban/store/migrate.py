@@ -1,0 +1,86 @@
+"""Brings a file to the current schema: numbered steps, forward only, in one transaction, after a backup."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from hermes_kanban.base.errors import StoreRefused
+from hermes_kanban.store.errors import not_a_board
+from hermes_kanban.store.statements import statement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Migration = tuple[int, str, str]
+
+APPLICATION_ID = 0x484B_4231  # "HKB1": tells our files from others
+
+
+def state_of(connection: apsw.Connection, location: str, known: int) -> int:
+    """Return the schema version of an open file: 0 for an empty one.
+
+    Args:
+        known: the newest version that this code knows.
+
+    Raises:
+        StoreRefused: another program's file, or a newer schema than the code knows.
+    """
+    mark = connection.pragma("application_id")
+    version = int(connection.pragma("user_version") or 0)
+    if mark != APPLICATION_ID:
+        tables = {row[0] for row in connection.execute(statement("schema.tables"))}
+        if not tables and mark == 0:
+            return 0
+        if {"tasks", "task_runs", "task_events"} <= tables:
+            raise StoreRefused(
+                f"{location} is a board made by Hermes Agent, with another schema",
+                hint="it was left as it is; set another HERMES_HOME for the boards of this program",
+                reason="foreign_board",
+            )
+        raise not_a_board(None, location)
+    if version > known:
+        raise StoreRefused(
+            f"{location} has schema {version}; this program knows schemas up to {known}",
+            hint="upgrade hermes-kanban to the version that made this board",
+            reason="newer_schema",
+            needs=version,
+        )
+    return version
+
+
+def migrate(connection: apsw.Connection, location: str, steps: list[Migration], values: dict[str, str]) -> None:
+    """Apply what is missing. Harmless to repeat, and safe for two processes at once.
+
+    Args:
+        steps: number, name and text of each migration, in order.
+        values: first rows of `board_meta` for a new file.
+    """
+    version = state_of(connection, location, steps[-1][0])
+    missing = [step for step in steps if step[0] > version]
+    if not missing:
+        return
+    if version:
+        _back_up(connection, f"{location}.before-{steps[-1][0]:04d}")
+    with connection:
+        for number, _name, text in missing:
+            connection.execute(text)
+            connection.pragma("user_version", number)
+        connection.pragma("application_id", APPLICATION_ID)
+        if not version:
+            for key, value in values.items():
+                connection.execute(statement("schema.set_meta"), {"key": key, "value": value})
+
+
+def _back_up(connection: apsw.Connection, target: str) -> None:
+    """Copy the file through the online backup call; an earlier copy of the same step is kept (C109)."""
+    if os.path.exists(target):
+        return
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    copy = apsw.Connection(target)
+    try:
+        with copy.backup("main", connection, "main") as backup:
+            while not backup.done:
+                backup.step(1000)
+    finally:
+        copy.close()

@@ -1,0 +1,78 @@
+-- Runs: one attempt each. `task_runs` has a generated column besides, so the columns are named.
+
+-- name: runs.by_id
+SELECT
+  id, task_id, role, profile, lane, claimed_by, claimed_from, pull, supervised, orchestrates, host, boot_id,
+  pid_namespace, worker_pid, worker_started, process_state, claim_lock, claim_ttl, claim_expires, workspace,
+  started_at, started_ms, last_heartbeat_at, heartbeat_note, progressed, notice_cursor, ended_at, ended_ms,
+  outcome, end_verb, end_result, end_reason, exit_code, exit_kind, summary, metadata, error, log_path, model,
+  provider, session_id, input_tokens, output_tokens, cost_usd
+FROM task_runs WHERE id = :id;
+
+-- name: runs.of_task
+SELECT
+  id, task_id, role, profile, lane, claimed_by, claimed_from, pull, supervised, orchestrates, host, boot_id,
+  pid_namespace, worker_pid, worker_started, process_state, claim_lock, claim_ttl, claim_expires, workspace,
+  started_at, started_ms, last_heartbeat_at, heartbeat_note, progressed, notice_cursor, ended_at, ended_ms,
+  outcome, end_verb, end_result, end_reason, exit_code, exit_kind, summary, metadata, error, log_path, model,
+  provider, session_id, input_tokens, output_tokens, cost_usd
+FROM task_runs WHERE task_id = :task_id ORDER BY id;
+
+-- name: runs.last_of_task
+SELECT
+  id, task_id, role, profile, lane, claimed_by, claimed_from, pull, supervised, orchestrates, host, boot_id,
+  pid_namespace, worker_pid, worker_started, process_state, claim_lock, claim_ttl, claim_expires, workspace,
+  started_at, started_ms, last_heartbeat_at, heartbeat_note, progressed, notice_cursor, ended_at, ended_ms,
+  outcome, end_verb, end_result, end_reason, exit_code, exit_kind, summary, metadata, error, log_path, model,
+  provider, session_id, input_tokens, output_tokens, cost_usd
+FROM task_runs WHERE task_id = :task_id AND role <> 'manual' ORDER BY id DESC LIMIT 1;
+
+-- name: runs.last_completed
+-- What a child reads of its parent: the newest run that completed it, a person's word included.
+SELECT
+  id, task_id, role, profile, lane, claimed_by, claimed_from, pull, supervised, orchestrates, host, boot_id,
+  pid_namespace, worker_pid, worker_started, process_state, claim_lock, claim_ttl, claim_expires, workspace,
+  started_at, started_ms, last_heartbeat_at, heartbeat_note, progressed, notice_cursor, ended_at, ended_ms,
+  outcome, end_verb, end_result, end_reason, exit_code, exit_kind, summary, metadata, error, log_path, model,
+  provider, session_id, input_tokens, output_tokens, cost_usd
+FROM task_runs WHERE task_id = :task_id AND outcome = 'completed' ORDER BY id DESC LIMIT 1;
+
+-- name: runs.open_ids
+SELECT id FROM task_runs WHERE task_id = :task_id AND outcome IS NULL;
+
+-- name: runs.open
+INSERT INTO task_runs (
+  task_id, role, profile, lane, claimed_by, claimed_from, pull, supervised, orchestrates, host, boot_id,
+  pid_namespace, process_state, claim_lock, claim_ttl, claim_expires, workspace, started_at, started_ms,
+  last_heartbeat_at, notice_cursor, model, provider
+) VALUES (
+  :task_id, :role, :profile, :lane, :claimed_by, :claimed_from, :pull, :supervised, :orchestrates, :host,
+  :boot_id, :pid_namespace, :process_state, :claim_lock, :claim_ttl, :claim_expires, :workspace, :started_at,
+  :started_ms, :last_heartbeat_at, :notice_cursor, :model, :provider
+);
+
+-- name: runs.close
+-- A run is closed exactly once (P14).
+UPDATE task_runs SET {assignments} WHERE id = :where_id AND (outcome IS NULL OR role = 'manual');
+
+-- name: runs.update_open
+UPDATE task_runs SET {assignments} WHERE id = :where_id AND outcome IS NULL;
+
+-- name: runs.started_since
+SELECT count(*) FROM task_runs WHERE task_id = :task_id AND role <> 'manual' AND started_at > :since;
+
+-- name: runs.running_of_board
+-- Caps count attempts that the dispatcher started; a pull claim takes no slot (P15).
+SELECT count(*) FROM task_runs WHERE outcome IS NULL AND pull = 0 AND :value IS NULL;
+
+-- name: runs.running_of_profile
+SELECT count(*) FROM task_runs WHERE outcome IS NULL AND pull = 0 AND profile = :value;
+
+-- name: runs.running_of_lane
+SELECT count(*) FROM task_runs WHERE outcome IS NULL AND pull = 0 AND lane = :value;
+
+-- name: runs.profile_known
+SELECT 1 FROM task_runs WHERE profile = :profile LIMIT 1;
+
+-- name: runs.profiles
+SELECT DISTINCT profile FROM task_runs WHERE profile IS NOT NULL ORDER BY profile LIMIT :limit;

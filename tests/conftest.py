@@ -1,0 +1,22 @@
+"""Fixtures: a board on each engine, with a clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.world import SqliteWorld, World
+
+for _name in [n for n in os.environ if n.startswith("HERMES_")]:  # nothing of the caller's may leak into a test
+    del os.environ[_name]
+
+
+@pytest.fixture(params=["sqlite"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """A fresh board on each engine that the kernel supports."""
+    made = {"sqlite": SqliteWorld}[request.param](tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,120 @@
+"""A board for tests: real store, manual clock, and callers of every kind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hermes_kanban.base.clock import ManualClock
+from hermes_kanban.base.settings import Settings
+from hermes_kanban.kernel.board import Board
+from hermes_kanban.kernel.caller import Caller, Ticket
+from hermes_kanban.kernel.finish import Handoff
+from hermes_kanban.kernel.reader import Ports
+from hermes_kanban.model import blocks
+from hermes_kanban.model.claim import Claim
+from hermes_kanban.model.task import Task, TaskDraft
+from hermes_kanban.store import sqlite
+from hermes_kanban.workspace.base import Workspaces
+
+FULL_REASON = blocks.from_fields(
+    "spec undecided", "section 3.2 names two formats", ("A: JSON", "B: YAML"), "A, it is used elsewhere", "choose one"
+)
+
+
+class SomeNames:
+    """Lanes and profiles that exist in a test's home."""
+
+    def __init__(self, lanes: tuple[str, ...] = (), profiles: tuple[str, ...] = ()) -> None:
+        self._lanes, self._profiles = lanes, profiles
+
+    def lanes(self) -> tuple[str, ...]:
+        return self._lanes
+
+    def profiles(self) -> tuple[str, ...]:
+        return self._profiles
+
+
+class World:
+    """One board, its clock, and the people and programs around it."""
+
+    engine = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.settings = Settings({"external_assignees": ["ann", "bot", "rev", "other"]})
+        self.names = SomeNames()
+        self.store = self.make_store()
+
+    def make_store(self) -> Any:
+        raise NotImplementedError
+
+    def set(self, **values: Any) -> None:
+        """Change settings under `kanban:`."""
+        self.settings = Settings({"external_assignees": ["ann", "bot", "rev", "other"]} | values)
+
+    def board(self, name: str = "ann", **facts: Any) -> Board:
+        """Return the board as a caller with these facts sees it (default: ann, a person at a terminal)."""
+        caller = Caller(name, **({"declared": True, "interactive": True} | facts))
+        workspaces = Workspaces(str(self.folder / "workspaces"))
+        return Board(self.store, self.settings, caller, Ports(self.names, workspaces, "host", os.getpid()))
+
+    @property
+    def person(self) -> Board:
+        return self.board()
+
+    def script(self, name: str = "bot", *held: Claim, **facts: Any) -> Board:
+        """Return the board as a script (no terminal) that holds tickets of these claims: a bridge for them."""
+        tickets = tuple(Ticket(c.task.id, c.run.id, c.run.claim_lock or "") for c in held)
+        return self.board(name, **({"interactive": False, "tickets": tickets} | facts))
+
+    def worker(self, claim: Claim, name: str = "bot", **facts: Any) -> Board:
+        """Return the board as a worker with its run in the environment."""
+        given = {"task": claim.task.id, "run": str(claim.run.id), "lock": claim.run.claim_lock}
+        return self.board(name, **({"interactive": False} | given | facts))
+
+    def card(self, title: str = "card", **fields: Any) -> Task:
+        return self.person.create(TaskDraft(title=title, **fields)).task
+
+    def claimed(self, card: Task | None = None, name: str = "bot", ttl: int = 60) -> tuple[Board, Claim]:
+        """Claim a card as a script; return that script's view, and the claim."""
+        card = card or self.card()
+        claim = self.script(name).claim(card.id, ttl=ttl)
+        return self.script(name, claim), claim
+
+    def in_review(self, name: str = "bot", reviewer: str | None = "rev", **fields: Any) -> Task:
+        """Return a card that `name` worked on and handed over."""
+        board, claim = self.claimed(self.card(**fields), name)
+        return board.request_review(claim.task.id, Handoff("please look"), reviewer).task
+
+    def task(self, card: Task | str) -> Task:
+        return self.person.show(card if isinstance(card, str) else card.id).task
+
+    def status(self, card: Task | str) -> str:
+        return self.task(card).status
+
+    def kinds(self, card: Task | str | None = None) -> list[str]:
+        """Return the kinds of all events (of a card), in order."""
+        task = None if card is None else card if isinstance(card, str) else card.id
+        return [event.kind for event in self.person.events(task=task, limit=10_000)]
+
+    def verified(self) -> None:
+        """Fail if log and rows disagree (P81)."""
+        assert self.person.verify() == ()
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class SqliteWorld(World):
+    """A board on SQLite."""
+
+    engine = "sqlite"
+
+    def make_store(self) -> sqlite.SqliteStore:
+        path = str(self.folder / "kanban.db")
+        options = sqlite.SqliteOptions(runtime_folder=str(self.folder / "run"), wait_seconds=5)
+        sqlite.create(path, options, {"board_id": "test"})
+        return sqlite.SqliteStore(path, options, self.clock, read_only=False)
