@@ -104,6 +104,11 @@ class TicketStore:
         _check_task_id(task_id)
         return self._newest_first(task_id)
 
+    def starting_with(self, text: str) -> tuple[Ticket, ...]:
+        """Return the tickets of the tasks whose id begins with this text, newest run first; none for other text."""
+        names = [n for n in self._names() if ids.looks_like_task(text) and n.startswith(text)]
+        return tuple(self._readable(sorted(names, key=_by_run, reverse=True)))
+
     def mine(self, task_id: str, chain: tuple[ProcessInfo, ...]) -> tuple[Ticket, ...]:
         """Return the task's tickets whose owner stands in the caller's chain, newest run first (P12b).
 

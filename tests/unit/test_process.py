@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,6 +37,22 @@ def waiting_child(*argv: str) -> subprocess.Popen[str]:
     assert child.stdout is not None
     assert child.stdout.readline() == "up\n"
     return child
+
+
+@contextmanager
+def exits() -> Iterator[Callable[[], object]]:
+    """Give a way to wait until a child has exited without collecting it (macOS has no `waitid`)."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    former = signal.signal(signal.SIGCHLD, lambda *_: None)
+    woken = signal.set_wakeup_fd(writer)
+    try:
+        yield lambda: os.read(reader, 1)
+    finally:
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGCHLD, former)
+        os.close(reader)
+        os.close(writer)
 
 
 def end(child: subprocess.Popen[str]) -> None:
@@ -146,9 +165,12 @@ def test_a_zombie_counts_as_exited() -> None:  # C22
     found = process.describe(child.pid)
     assert found is not None
     assert child.stdin is not None
-    child.stdin.close()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has exited, and nobody has collected it
-    assert process.describe(child.pid) is not None
+    with exits() as wait_for_one:
+        child.stdin.close()
+        wait_for_one()  # it has exited, and nobody has collected it
+    left = process.describe(child.pid)
+    assert left is not None
+    assert left.started == found.started
     assert not process.alive(child.pid, found.started)
     child.stdin = None
     end(child)

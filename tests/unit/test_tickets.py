@@ -185,14 +185,6 @@ def test_when_the_owner_dies_the_next_one_above_inherits(scene: Scene) -> None: 
     assert scene.store.mine(TASK, process.lineage()) == (scene.ticket(),)
 
 
-def test_an_owner_that_is_a_zombie_is_dead(scene: Scene) -> None:  # C22
-    child = scene.start("sh", "-c", "$CLAIM 7; true")
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert scene.ticket().chain[0][0] == child.pid
-    assert owner(scene.ticket()) == ours()
-    child.communicate()
-
-
 def test_a_session_of_its_own_changes_nothing(scene: Scene) -> None:  # P12b: setsid
     program = "import os, sys; os.setsid(); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
     assert scene.run(sys.executable, "-c", program, "$CLAIM 7 >/dev/null; $MINE; true") == "mine 7\n"

@@ -68,12 +68,15 @@ class Board(Reader):
     ) -> Iterator[tuple[Context, Task]]:
         """Open the transaction of a verb on one card: who calls, may they, and the card as it is now."""
         lost: ClaimLost | None = None
+        found_id: str | None = None
         try:
             with self._store.write(durable=durable) as tx:
                 card = find.task(tx, task) if task is not None else _NO_CARD
-                yield self._context(tx, verb, card.id if task is not None else None, run), card
+                found_id = card.id if task is not None else None
+                yield self._context(tx, verb, found_id, run), card
         except ClaimLost as error:
             lost = error
+            lost.fields = {"verb": verb, "task_id": found_id or task} | lost.fields
         if lost is not None:
             self._log_refusal(lost)
             raise lost
@@ -86,7 +89,7 @@ class Board(Reader):
     def _log_refusal(self, lost: ClaimLost) -> None:
         """Leave one `refused` event per run and verb, with a count (P12)."""
         facts = lost.fields
-        if not {"task_id", "verb"} <= facts.keys():
+        if facts.get("task_id") is None:
             return
         shown = facts.get("run_shown")
         with self._store.write(durable=False) as tx:
@@ -186,7 +189,7 @@ class Board(Reader):
         return taken
 
     def _claim_next(self, request: ClaimRequest, *, review: bool, assignee: str | None) -> tuple[Task, Run] | None:
-        if not self._anything():
+        if not self._anything(request, review=review, assignee=assignee):
             return None
         with self._verb("claim") as (ctx, _):
             while card := claim.next_card(ctx, review=review, assignee=assignee, name=request.name or ctx.actor.name):
@@ -195,11 +198,14 @@ class Board(Reader):
                     return taken
         return None
 
-    def _anything(self) -> bool:
+    def _anything(self, request: ClaimRequest, *, review: bool, assignee: str | None) -> bool:
         """Look before taking the write lock: a waiting claimer must not stand in the writers' queue for nothing."""
         with self._store.read() as tx:
-            row = tx.one("claims.anything", now=tx.now)
-        return bool(row and row[0])
+            if tx.one("claims.is_due", now=tx.now):
+                return True
+            ctx = Context(tx, identify(tx, self._caller, None).actor, self._settings)
+            name = request.name or ctx.actor.name
+            return claim.candidate(ctx, review=review, assignee=assignee, name=name) is not None
 
     def claim_for_dispatch(self, task: str, *, ttl: int, lane: str, name: str, caps: Caps) -> tuple[Task, Run]:
         """Claim a card for a worker that the dispatcher is about to start, within its caps (P15)."""

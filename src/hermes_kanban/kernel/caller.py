@@ -139,7 +139,9 @@ def _ticketed(tx: Transaction, caller: Caller, task_id: str) -> Identity | None:
             runs=sorted(ticket.run_id for ticket in mine),
         )
     fence = Fence(newest.run_id, newest.lock)
-    return Identity(_holder_actor(caller, held if held and held.open else None), fence, implicit=True)
+    if held and held.open:
+        return Identity(_holder_actor(caller, held), fence, implicit=True)
+    return Identity(_free_actor(caller), fence, implicit=True)  # a person's other verbs are open to it again
 
 
 def _was_lost(tx: Transaction, ticket: Ticket) -> bool:

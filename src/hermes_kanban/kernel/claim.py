@@ -65,10 +65,8 @@ def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | 
         if reasons:
             raise _not_claimable(card, reasons)
         card = failures.lapse(ctx, card)
-        if card.status == s.BLOCKED:
-            return NotClaimable(
-                f"{card.id} lost its lease too often and was blocked", hint="a person must look at it", task_id=card.id
-            )
+        if card.status not in (s.READY, s.REVIEW):
+            return _not_claimable(card, starts.claimable(ctx.tx, card))
     transitions.check(card, "claim")
     reasons = starts.claimable(ctx.tx, card)
     if reasons:
@@ -77,13 +75,18 @@ def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | 
 
 
 def next_card(ctx: Context, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
+    """Release what is due, then return the first card that fits (see `candidate`)."""
+    release.due(ctx)
+    return candidate(ctx, review=review, assignee=assignee, name=name)
+
+
+def candidate(ctx: Context, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
     """Return the first card that fits: priority high to low, then seq; lapsed claims count as ready (P10, P16).
 
     Args:
         assignee: only cards of this name ("none": of nobody); None for any.
         name: the claimer, whose own work is left out of reviews.
     """
-    release.due(ctx)
     queue = "review" if review else "ready"
     which = "any" if assignee is None else "nobody" if assignee == "none" else "of"
     role = s.REVIEWER if review else s.IMPLEMENTER

@@ -136,7 +136,8 @@ def end_by_override(ctx: Context, card: Task, run: Run, verb: str) -> dict[str, 
     ctx.warn(f"run {run.id} of {run.profile or run.claimed_by} was ended; its worker's writes are refused from now on")
     columns = quarantine(ctx, card, closed)
     if columns:
-        ctx.warn(f"nobody can claim {card.id} before {columns['eligible_at']}: its last worker may still be at work")
+        left = columns["eligible_at"] - ctx.now
+        ctx.warn(f"nobody can claim {card.id} for another {left} s: its last worker may still be at work")
     return columns
 
 

@@ -113,7 +113,7 @@ class Reader:
         with self._store.read() as tx:
             missing = tuple(
                 verify.Finding("", f"write guard {name} is missing: raw SQL could write (P72)")
-                for name in self._store.guards(tx)
+                for name in self._store.guards()
             )
             return damage + missing + verify.verify(tx)
 

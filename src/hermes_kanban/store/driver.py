@@ -4,7 +4,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from typing import Any, Protocol
 
@@ -75,5 +74,5 @@ if TYPE_CHECKING:
         def close(self) -> None:
             """Close the store."""
 
-        def guards(self, tx: Transaction) -> Iterable[str]:
+        def guards(self) -> list[str]:
             """Return the names of the write guards that are missing (P72)."""

@@ -160,9 +160,9 @@ class SqliteStore:
             broken = self._connection.execute(statements.statement("schema.foreign_keys")).fetchall()
         return [line for line in found if line != "ok"] + [f"dangling reference: {row}" for row in broken]
 
-    def guards(self, tx: SqliteTransaction) -> list[str]:
+    def guards(self) -> list[str]:
         """Return the names of the write guards that are missing (P72)."""
-        there = {row[0] for row in tx.all("schema.triggers")}
+        there = {row[0] for row in self._connection.execute(statements.statement("schema.triggers"))}
         text = statements.migrations("sqlite")[0][2]
         wanted = {line.split()[2] for line in text.splitlines() if line.startswith("CREATE TRIGGER guard_")}
         return sorted(wanted - there)

@@ -165,7 +165,7 @@ def _git(arguments: Sequence[str], fault: str, *, seconds: float = ASK_SECONDS) 
     if code == 0:
         return said
     raise WorkspaceFailed(
-        f"{fault}: git says: {_last_words(complaint) or f'exit code {code}'}",
+        f"{fault}: {_ending(code, complaint)}",
         hint="see that the repository is one, has a commit, belongs to this user, and that its branch is not checked "
         "out elsewhere; else choose another --branch or repository",
         argument="workspace",
@@ -230,6 +230,14 @@ def _environment() -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
     }
+
+
+def _ending(code: int, complaint: str) -> str:
+    """Say how git failed: by a signal, with words, or in silence."""
+    if code < 0:
+        return f"git was ended by signal {-code}"
+    words = _last_words(complaint)
+    return f"git says: {words}" if words else f"git ended with exit code {code}"
 
 
 def _last_words(complaint: str) -> str:

@@ -60,10 +60,6 @@ SELECT t.* FROM tasks AS t WHERE t.id = (
 SELECT t.* FROM tasks AS t WHERE t.status = 'scheduled' AND t.scheduled_at <= :now
 ORDER BY t.scheduled_at, t.seq LIMIT :limit;
 
--- name: claims.anything
--- A look without the write lock: is there any card at all that a claim might find?
-SELECT EXISTS (SELECT 1 FROM task_rows INDEXED BY task_rows_ready WHERE status = 'ready')
-    OR EXISTS (SELECT 1 FROM task_rows INDEXED BY task_rows_review WHERE status = 'review')
-    OR EXISTS (SELECT 1 FROM task_rows INDEXED BY task_rows_due WHERE status = 'scheduled' AND scheduled_at <= :now)
-    OR EXISTS (SELECT 1 FROM task_runs INDEXED BY task_runs_lease
-               WHERE outcome IS NULL AND pull = 1 AND claim_expires <= :now);
+-- name: claims.is_due
+-- A look without the write lock: is there a card to release?
+SELECT 1 FROM task_rows INDEXED BY task_rows_due WHERE status = 'scheduled' AND scheduled_at <= :now LIMIT 1;
