@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hermes_kanban.base.clock import ManualClock
+from hermes_kanban.base.errors import Refusal
 from hermes_kanban.base.settings import Settings
 from hermes_kanban.kernel.board import Board
 from hermes_kanban.kernel.caller import Caller, Ticket
@@ -41,15 +46,21 @@ class World:
 
     engine = ""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: ManualClock | None = None) -> None:
         self.folder = folder
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.settings = Settings({"external_assignees": ["ann", "bot", "rev", "other"]})
         self.names = SomeNames()
         self.store = self.make_store()
 
     def make_store(self) -> Any:
         raise NotImplementedError
+
+    def beside(self) -> World:
+        """Return a second world on the same board, with a connection of its own (for threads and processes)."""
+        other = type(self)(self.folder, self.clock)
+        other.settings, other.names = self.settings, self.names
+        return other
 
     def set(self, **values: Any) -> None:
         """Change settings under `kanban:`."""
@@ -99,6 +110,24 @@ class World:
         """Return the kinds of all events (of a card), in order."""
         task = None if card is None else card if isinstance(card, str) else card.id
         return [event.kind for event in self.person.events(task=task, limit=10_000)]
+
+    def facts(self, card: Task | str) -> tuple[Any, ...]:
+        """Return all that is stored of a card and how long the log is: equal before and after a refusal."""
+        shown = self.person.show(card if isinstance(card, str) else card.id, events=10_000)
+        return shown.task, shown.runs, shown.comments, shown.events, self.person.last_event_id()
+
+    @contextmanager
+    def refuses(self, card: Task | str, error: type[Refusal], *, logged: bool = False) -> Iterator[Any]:
+        """Expect a refusal that changes nothing (but for one `refused` event where it is to be logged, P12)."""
+        *before, before_events, before_last = self.facts(card)
+        with pytest.raises(error) as refusal:
+            yield refusal
+        *after, after_events, after_last = self.facts(card)
+        new = after_events[len(before_events) :]
+        assert after == before
+        assert after_events[: len(before_events)] == before_events
+        assert [event.kind for event in new] == ["refused"] * logged
+        assert after_last == before_last + len(new)
 
     def verified(self) -> None:
         """Fail if log and rows disagree (P81)."""
