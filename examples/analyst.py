@@ -124,7 +124,6 @@ def _hand_over(job: Job, result: Json) -> None:
         job.task_id,
         f"--summary={result['headline']}",
         f"--metadata={json.dumps(result)}",
-        f"--artifact={RESULT}",
     )
     say(f"completed {job.task_id}: {result['headline']}")
 

@@ -77,7 +77,7 @@ def _log_is_in_order(board: Kanban, ending: Ending) -> Iterator[str]:
     refused = [event["payload"] for event in ending.events if event["kind"] == "refused"]
     if refused:
         yield f"the board refused a worker's writes: {refused}"
-    disagreements = board.ask("verify")["disagreements"]
+    disagreements = board.ask("verify")["findings"]
     if disagreements:
         yield f"`verify` found tasks that do not agree with their events: {disagreements}"
 

@@ -79,8 +79,7 @@ class Play:
     def set_up(self) -> None:
         """Make the board and its cards: four orders, and a report that needs all four."""
         (self.home / "config.yaml").write_text(CONFIG, encoding="utf-8")
-        self.board.ask("init")
-        self.board.ask("boards", "create", BOARD)
+        Kanban("", self.board.env).ask("boards", "create", BOARD)
         for title, packages in ORDERS.items():
             self._create(title, "analyst", f"subject: {title}\npackages: {packages}")
         self.parents[self._create(REVIEWED, "synthesizer", "One report of all analyses.", *self.ids.values())] = [

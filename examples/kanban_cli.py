@@ -55,7 +55,7 @@ class Kanban:
     """One board, spoken to through `hermes kanban`.
 
     Args:
-        board: its name; always said, so that no "current board" can come between.
+        board: its name; always said, so that no "current board" can come between ("" for verbs about boards).
         env: the whole environment of the commands; None means the caller's.
     """
 
@@ -76,7 +76,8 @@ class Kanban:
             ClaimLost: the card is no longer the caller's.
             Refused: any other refusal.
         """
-        argv = [HERMES, "kanban", "--board", self.board, verb, *words, "--json"]
+        named = ["--board", self.board] if self.board else []
+        argv = [HERMES, "kanban", *named, verb, *words, "--json"]
         for attempt in range(1, ATTEMPTS + 1):
             done = self._run(argv, verb, wait + ANSWER_SECONDS)
             if done.returncode != BUSY or attempt == ATTEMPTS:

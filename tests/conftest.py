@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import SqliteWorld, World
 
-for _name in [n for n in os.environ if n.startswith("HERMES_")]:  # nothing of the caller's may leak into a test
+for _name in [n for n in os.environ if n.startswith("HERMES_") and not n.startswith("HERMES_TEST_")]:  # nothing of the caller's may leak into a test
     del os.environ[_name]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from hermes_kanban.base.clock import ManualClock
-from hermes_kanban.base.errors import Refusal
+from hermes_kanban.base.errors import ClaimLost, Refusal
 from hermes_kanban.base.settings import Settings
 from hermes_kanban.kernel.board import Board
 from hermes_kanban.kernel.caller import Caller, Ticket
 from hermes_kanban.kernel.finish import Handoff
+from hermes_kanban.kernel.query import Filter, Shown
 from hermes_kanban.kernel.reader import Ports
 from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Claim
@@ -129,6 +130,22 @@ class World:
         assert [event.kind for event in new] == ["refused"] * logged
         assert after_last == before_last + len(new)
 
+    def everything(self) -> tuple[Any, ...]:
+        """Return all that is stored of every card: equal before and after what must change nothing."""
+        cards = self.person.list(Filter(archived=True, sort="seq", limit=10_000)).cards
+        return tuple(self.person.show(listed.task.id, events=10_000) for listed in cards), self.person.last_event_id()
+
+    @contextmanager
+    def unchanged(self, error: type[Refusal]) -> Iterator[Any]:
+        """Expect a refusal after which the whole board is as it was (but for a `refused` event, P12)."""
+        before, last = self.everything()
+        with pytest.raises(error) as refusal:
+            yield refusal
+        new = [event.kind for event in self.person.events(since=last)]
+        assert new == ["refused"] * issubclass(error, ClaimLost)
+        after, _ = self.everything()
+        assert [_but_refusals(shown) for shown in after] == [_but_refusals(shown) for shown in before]
+
     def verified(self) -> None:
         """Fail if log and rows disagree (P81)."""
         assert self.person.verify() == ()
@@ -147,3 +164,7 @@ class SqliteWorld(World):
         options = sqlite.SqliteOptions(runtime_folder=str(self.folder / "run"), wait_seconds=5)
         sqlite.create(path, options, {"board_id": "test"})
         return sqlite.SqliteStore(path, options, self.clock, read_only=False)
+
+
+def _but_refusals(shown: Shown) -> Shown:
+    return shown.evolve(events=tuple(event for event in shown.events if event.kind != "refused"))

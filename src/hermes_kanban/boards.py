@@ -6,10 +6,11 @@ creates: only `init` and `boards create` make a board.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from hermes_kanban.base import lazy
-from hermes_kanban.base.errors import BoardExists, BoardNotFound, InvalidValue, StoreRefused, Usage
+from hermes_kanban.base.errors import BoardExists, BoardNotFound, DiskFull, InvalidValue, Refusal, StoreRefused, Usage
 from hermes_kanban.base.record import Record, record
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ def slug(text: str) -> str:
     Raises:
         InvalidValue: it is not 1 to 64 lower-case letters, digits, `-` or `_`, first a letter or digit.
     """
-    lowered = text.lower()
+    lowered = text.lower() if text.isascii() else ""  # some letters of other scripts become ASCII in lower case
     fits = 1 <= len(lowered) <= 64 and lowered[0] in _LETTERS and all(c in _LETTERS or c in "-_" for c in lowered)
     if not fits:
         raise InvalidValue(
@@ -95,20 +96,22 @@ def choose(home: str, explicit: str | None, environment: Mapping[str, str]) -> C
         return Chosen(place(home, slug(named) if named else DEFAULT, environment))
     if named:
         return Chosen(existing(home, slug(named), environment, "HERMES_KANBAN_BOARD names"))
-    current = _current(home)
-    if current and current != DEFAULT:
-        found = place(home, current, environment)
-        if os.path.lexists(found.database):
-            return Chosen(found)
-        warning = f"the current board {current!r} is gone; the default board is meant (`boards switch` chooses another)"
-        return Chosen(existing(home, DEFAULT, environment, ""), warning)
-    return Chosen(existing(home, DEFAULT, environment, ""))
+    pointed = _current(home)
+    found = place(home, pointed or DEFAULT, environment)
+    if pointed and os.path.lexists(found.database):
+        return Chosen(found)
+    warning = "" if pointed == DEFAULT else _stale(home, pointed)
+    return Chosen(existing(home, DEFAULT, environment, ""), warning)
+
+
+def _stale(home: str, pointed: str) -> str:
+    what = f"the current board {pointed!r} is gone" if pointed else f"{_pointer(home)} names no board"
+    return f"{what}; the default board is meant (`boards switch` chooses another)"
 
 
 def _explicit(home: str, name: str, environment: Mapping[str, str]) -> Place:
     """`--board` beats every variable; a file given for one process must be that board's own (C127)."""
-    plain = {n: v for n, v in environment.items() if n != "HERMES_KANBAN_DB"}
-    found = existing(home, name, plain, "--board names")
+    found = existing(home, name, _without_file(environment), "--board names")
     given = environment.get("HERMES_KANBAN_DB")
     if given and os.path.realpath(given) != os.path.realpath(found.database):
         raise Usage(
@@ -118,6 +121,11 @@ def _explicit(home: str, name: str, environment: Mapping[str, str]) -> Place:
             database=given,
         )
     return found
+
+
+def _without_file(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the file that is given for one process: a board's name means the board's own file."""
+    return {n: v for n, v in environment.items() if n != "HERMES_KANBAN_DB"}
 
 
 def existing(home: str, name: str, environment: Mapping[str, str], who: str) -> Place:
@@ -138,15 +146,18 @@ def existing(home: str, name: str, environment: Mapping[str, str], who: str) -> 
     )
 
 
+def _pointer(home: str) -> str:
+    return os.path.join(home, "kanban", "current")
+
+
 def _current(home: str) -> str:
+    """Return what the current file says: the default where there is none, "" where it holds no board's name."""
     try:
-        with open(os.path.join(home, "kanban", "current"), encoding="utf-8") as handle:
-            text = handle.read(200).strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    try:
-        return slug(text) if text else ""
-    except InvalidValue:
+        with open(_pointer(home), encoding="utf-8") as handle:
+            return slug(handle.read(200).strip())
+    except (FileNotFoundError, NotADirectoryError):
+        return DEFAULT
+    except (OSError, UnicodeDecodeError, InvalidValue):
         return ""
 
 
@@ -156,8 +167,8 @@ def switch(home: str, name: str, environment: Mapping[str, str]) -> Place:
     Raises:
         BoardNotFound: it is not there.
     """
-    found = existing(home, slug(name), environment, "you name")
-    write_file(os.path.join(home, "kanban", "current"), f"{found.slug}\n")
+    found = existing(home, slug(name), _without_file(environment), "you name")
+    write_file(_pointer(home), f"{found.slug}\n")
     return found
 
 
@@ -172,26 +183,54 @@ def names(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:
         folders = sorted(os.listdir(os.path.join(home, "kanban", "boards")))
     except OSError:
         folders = []
-    plain = {n: v for n, v in environment.items() if n != "HERMES_KANBAN_DB"}
-    candidates = [DEFAULT, *(n for n in folders if not n.startswith(("_", ".")))]
+    plain = _without_file(environment)
+    candidates = [DEFAULT, *(n for n in folders if n != DEFAULT and _is_slug(n))]
     return tuple(n for n in candidates if os.path.lexists(place(home, n, plain).database))
+
+
+def _is_slug(text: str) -> bool:
+    try:
+        return slug(text) == text
+    except InvalidValue:
+        return False
 
 
 def make_folders(found: Place) -> None:
     """Make a board's folders, 0700 each; harmless to repeat.
 
     Raises:
+        DiskFull: there is no room.
         StoreRefused: the place cannot be written.
     """
     try:
         for folder in (os.path.dirname(found.database), found.folder, found.workspaces, found.attachments, found.logs):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make_private(folder)
     except OSError as error:
-        raise StoreRefused(
-            f"{error.filename or found.folder} cannot be made: {error.strerror}",
-            hint="give this user the right to write there, or set another HERMES_HOME",
-            reason="read_only",
-        ) from error
+        raise _refusal(error, f"{error.filename or found.folder} cannot be made") from error
+
+
+def _make_private(folder: str) -> None:
+    """Make a folder and what is missing above it, all 0700 (`makedirs` gives the mode to the last one only)."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    if parent != folder:
+        _make_private(parent)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+
+
+def _refusal(error: OSError, what: str) -> Refusal:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"disk full: {what}", hint="make room, then try again")
+    return StoreRefused(
+        f"{what}: {error.strerror}",
+        hint="give this user the right to write there, or set another HERMES_HOME",
+        reason="read_only",
+    )
 
 
 def describe(found: Place, facts: dict[str, Any]) -> None:
@@ -201,43 +240,55 @@ def describe(found: Place, facts: dict[str, Any]) -> None:
 
 
 def description(found: Place) -> dict[str, Any]:
-    """Return what board.yaml says, or nothing."""
+    """Return what board.yaml says, or nothing where it cannot be read."""
+    yaml = lazy.module("yaml")
     try:
         with open(found.description, encoding="utf-8") as handle:
-            document = lazy.module("yaml").safe_load(handle)
-    except (OSError, ValueError):
+            document = yaml.safe_load(handle)
+    except (OSError, ValueError, yaml.YAMLError):
         return {}
     return document if isinstance(document, dict) else {}
 
 
 def refuse_existing(found: Place) -> None:
-    """Refuse to make a board twice.
+    """Refuse to make a board twice. An empty file is what an interrupted making leaves: it may be made again.
 
     Raises:
         BoardExists: there is one of this name.
     """
-    if os.path.lexists(found.database):
+    if os.path.lexists(found.database) and not _interrupted(found.database):
         raise BoardExists(
             f"there is a board {found.slug!r} already", hint="choose another name, or use this one", board=found.slug
         )
+
+
+def _interrupted(database: str) -> bool:
+    return os.path.isfile(database) and os.path.getsize(database) == 0
 
 
 def write_file(path: str, text: str) -> None:
     """Write a small file as a whole: a new one, then a rename; a full disk never leaves it empty.
 
     Raises:
+        DiskFull: there is no room.
         StoreRefused: it cannot be written.
     """
     half = f"{path}.{os.getpid()}.new"
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _make_private(os.path.dirname(path))
         descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
             handle.write(text)
+            handle.flush()
+            os.fsync(descriptor)  # else a power loss may keep the rename and lose the words
         os.replace(half, path)
     except OSError as error:
-        raise StoreRefused(
-            f"{path} cannot be written: {error.strerror}",
-            hint="make room or give this user the right to write there",
-            reason="read_only",
-        ) from error
+        _forget(half)
+        raise _refusal(error, f"{path} cannot be written") from error
+
+
+def _forget(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

@@ -1,26 +1,31 @@
-"""The one place that wires environment, settings, boards, store and callers into a `Board`."""
+"""The one place that wires environment, settings, boards, store and callers into a `Board` (or a `Reader`).
+
+What only writers need (the verbs, tickets, workspaces) is loaded with the first board that is opened for writing:
+most commands look.
+"""
 
 from __future__ import annotations
 
 import os
 
-from hermes_kanban import boards, tickets
+from hermes_kanban import boards
 from hermes_kanban.base import ids, process, settings
 from hermes_kanban.base.clock import SystemClock
+from hermes_kanban.base.lazy import module
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel.board import Board
-from hermes_kanban.kernel.caller import Caller, Ticket
-from hermes_kanban.kernel.reader import Ports
-from hermes_kanban.model.claim import Claim
+from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.store import sqlite
-from hermes_kanban.workspace.base import Workspaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from hermes_kanban import tickets
     from hermes_kanban.base.process import ProcessInfo
+    from hermes_kanban.kernel.board import Board
+    from hermes_kanban.kernel.caller import Caller, Ticket
+    from hermes_kanban.model.claim import Claim
 
 SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
 TICKET_SECONDS = 2 * 86_400
@@ -90,6 +95,16 @@ def create_board(env: Environment, place: boards.Place) -> None:
     sqlite.create(place.database, store_options(env), {"board_id": ids.token(), "slug": place.slug})
 
 
+def open_reader(env: Environment, place: boards.Place) -> Reader:
+    """Open a board to look at it: the file is opened read-only, nothing changes.
+
+    Raises:
+        BoardNotFound, StoreRefused: it cannot be opened.
+    """
+    store = sqlite.SqliteStore(place.database, store_options(env), SystemClock(), read_only=True)
+    return Reader(store, env.values, Names(env.home, env.values), env.host)
+
+
 def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tuple[str, ...] = ()) -> Board:
     """Open a board for this process.
 
@@ -101,10 +116,15 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
         BoardNotFound, StoreRefused: it cannot be opened.
     """
     store = sqlite.SqliteStore(place.database, store_options(env), SystemClock(), read_only=not write)
-    workspaces = Workspaces(place.workspaces, env.values.text("default_workdir"))
+    workspaces = module("hermes_kanban.workspace.base").Workspaces(place.workspaces, env.values.text("default_workdir"))
     ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid())
-    who = caller(env, place, tasks) if write else Caller(name_of(env), pid=os.getpid())
-    return Board(store, env.values, who, ports)
+    who = caller(env, place, tasks) if write else _callers().Caller(name_of(env), pid=os.getpid())
+    made: Board = module("hermes_kanban.kernel.board").Board(store, env.values, who, ports)
+    return made
+
+
+def _callers() -> Any:
+    return module("hermes_kanban.kernel.caller")
 
 
 def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -> Caller:
@@ -114,7 +134,7 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
     shim = _shim(line)
     here = shim is not None and os.path.realpath(shim[0]) == os.path.realpath(place.database)
     task = given.get("HERMES_KANBAN_TASK") or None
-    return Caller(
+    made: Caller = _callers().Caller(
         name=name_of(env),
         declared=bool(given.get("HERMES_PROFILE") or given.get("HERMES_KANBAN_NAME")),
         interactive=os.isatty(0) and shim is None,
@@ -128,6 +148,7 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
         tickets=_tickets(place, line, tasks),
         pid=os.getpid(),
     )
+    return made
 
 
 def name_of(env: Environment) -> str:
@@ -138,9 +159,10 @@ def name_of(env: Environment) -> str:
 
 def leave_ticket(place: boards.Place, made: Claim) -> None:
     """Remember a claim for whoever made it (P12b), and forget tickets that nobody can need any more."""
-    store = tickets.TicketStore(place.tickets)
+    kept = module("hermes_kanban.tickets")
+    store = kept.TicketStore(place.tickets)
     lock = made.run.claim_lock or ""
-    store.leave(tickets.new_ticket(made.task.id, made.run.id, lock, made.workspace, process.ancestors()))
+    store.leave(kept.new_ticket(made.task.id, made.run.id, lock, made.workspace, process.ancestors()))
     store.sweep(TICKET_SECONDS, SystemClock().now_ms() / 1000)
 
 
@@ -162,16 +184,17 @@ def _tickets(place: boards.Place, line: tuple[ProcessInfo, ...], tasks: tuple[st
     When a worker dies, its ticket passes to the next ancestor alive, which may stand above other workers too:
     what the nearer owner holds is not disturbed by it.
     """
-    store = tickets.TicketStore(place.tickets)
+    kept = module("hermes_kanban.tickets")
+    store = kept.TicketStore(place.tickets)
     position: dict[Any, int] = {(p.pid, p.started): index for index, p in enumerate(line)}
     found: dict[str, list[tuple[int, tickets.Ticket]]] = {}
     for text in tasks:
         for ticket in store.starting_with(text.strip().lower()):
-            where = position.get(tickets.owner(ticket))
+            where = position.get(kept.owner(ticket))
             if where is not None:
                 found.setdefault(ticket.task_id, []).append((where, ticket))
-    kept = []
+    mine: list[Ticket] = []
     for group in found.values():
         nearest = min(where for where, _ in group)
-        kept += [Ticket(t.task_id, t.run_id, t.lock) for where, t in group if where == nearest]
-    return tuple(kept)
+        mine += [_callers().Ticket(t.task_id, t.run_id, t.lock) for where, t in group if where == nearest]
+    return tuple(mine)

@@ -29,9 +29,9 @@ from hermes_kanban import tickets
 from hermes_kanban.base import process
 folder, task_id, run_id = sys.argv[1:]
 above = process.ancestors()
-tickets.TicketStore(folder).leave(tickets.new_ticket(task_id, int(run_id), "host:1:abc", "/work/" + task_id, above))
+tickets.TicketStore(folder).leave(tickets.new_ticket(task_id, int(run_id), "host:1:abc", "/srv/" + task_id, above))
 print("claimed", file=sys.stderr)
-print("/work/" + task_id)
+print("/srv/" + task_id)
 """
 MINE = """
 import sys
@@ -80,7 +80,7 @@ def scene(tmp_path: Path) -> Scene:
 
 def make(task_id: str = TASK, run_id: int = 7, *chain: tuple[int, str, str, bool]) -> Ticket:
     here = process.boot_id(), process.pid_namespace()
-    return Ticket(task_id, run_id, "host:1:abc", "/work", *here, chain)
+    return Ticket(task_id, run_id, "host:1:abc", "/srv", *here, chain)
 
 
 def ours() -> tuple[int, str]:
@@ -90,7 +90,7 @@ def ours() -> tuple[int, str]:
 # --- scripts --------------------------------------------------------------------------------------------------
 SCRIPTS = {
     "plain": "$CLAIM 7 >/dev/null; $MINE; true",
-    "captured through a pipe": 'ws=$($CLAIM 7 | tail -1); [ "$ws" = /work/t_ab12cd34 ] || exit 9; $MINE; true',
+    "captured through a pipe": 'ws=$($CLAIM 7 | tail -1); [ "$ws" = /srv/t_ab12cd34 ] || exit 9; $MINE; true',
     "captured in backquotes": "ws=`$CLAIM 7`; $MINE; true",
     "last command in the shell's own place": "ws=$($CLAIM 7 | tail -1); $MINE",
     "last command by exec": "$CLAIM 7 >/dev/null; exec $MINE",
@@ -149,7 +149,7 @@ def test_a_program_finds_its_claim_again(scene: Scene, program: str) -> None:  #
 def test_another_script_does_not_find_it(scene: Scene) -> None:  # P12b
     first = scene.start("sh", "-c", "$CLAIM 7; read -r line; $MINE; true")
     assert first.stdout is not None
-    assert first.stdout.readline() == f"/work/{TASK}\n"
+    assert first.stdout.readline() == f"/srv/{TASK}\n"
     assert scene.run("sh", "-c", "$MINE; true") == "mine\n"
     assert scene.store.mine(TASK, process.lineage()) == ()
     said, _ = first.communicate("go on\n")
@@ -160,7 +160,7 @@ def test_two_scripts_with_one_card_each_find_their_own(scene: Scene) -> None:  #
     scripts = {run: scene.start("sh", "-c", f"$CLAIM {run}; read -r line; $MINE; true") for run in (7, 8)}
     for script in scripts.values():
         assert script.stdout is not None
-        assert script.stdout.readline() == f"/work/{TASK}\n"
+        assert script.stdout.readline() == f"/srv/{TASK}\n"
     assert [t.run_id for t in scene.store.of_task(TASK)] == [8, 7]
     assert scripts[7].communicate("go on\n")[0] == "mine 7\n"
     assert scripts[8].communicate("go on\n")[0] == "mine 8 7\n"  # 7 is now its parent's, and the newest comes first
@@ -221,7 +221,7 @@ def test_a_daemon_owns_its_claim_and_its_adopter_does_not(scene: Scene) -> None:
         return adopter.stdout.readline()
 
     assert adopter.stdout.readline() == "adopted\n"
-    assert tell("claim") == f"/work/{TASK}\n"
+    assert tell("claim") == f"/srv/{TASK}\n"
     daemon, above = scene.ticket().chain[:2]
     assert above[0] == adopter.pid
     assert above[2:] == ("supervisord", True)
@@ -274,14 +274,14 @@ def test_a_ticket_of_another_boot_or_namespace_has_no_owner(scene: Scene, field:
 
 def test_a_new_ticket_marks_the_service_managers() -> None:  # P12b
     above = (ProcessInfo(9, "5", "sh", ("sh",)), ProcessInfo(8, "4", "sshd", ()), ProcessInfo(1, "0", "init", ()))
-    ticket = new_ticket(TASK, 7, "host:1:abc", "/work", above)
+    ticket = new_ticket(TASK, 7, "host:1:abc", "/srv", above)
     assert ticket.chain == ((9, "5", "sh", False), (8, "4", "sshd", True), (1, "0", "init", True))
     assert (ticket.boot, ticket.namespace) == (process.boot_id(), process.pid_namespace())
 
 
 # --- the folder -----------------------------------------------------------------------------------------------
 def test_a_ticket_comes_back_as_it_was_left(scene: Scene) -> None:
-    ticket = make(TASK, 7, (*ours(), "a ) b\n\x1b[31m", False)).evolve(workspace="/work/ő \udcff")
+    ticket = make(TASK, 7, (*ours(), "a ) b\n\x1b[31m", False)).evolve(workspace="/srv/ő \udcff")
     scene.store.leave(ticket)
     assert scene.store.of_task(TASK) == (ticket,)
 

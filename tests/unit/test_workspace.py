@@ -217,7 +217,8 @@ def test_a_link_in_the_place_is_refused(  # C97
     outside.mkdir()
     targets = {"outside": outside, "other task": root / OTHER, "nowhere": root / "t_0", "itself": root / TASK}
     (root / TASK).symlink_to(targets[where])
-    refused(places, kind, repository if kind == WORKTREE else None)
+    refusal = refused(places, kind, repository if kind == WORKTREE else None)
+    assert ("leads out of the workspaces root" in refusal.message) is (where == "outside")  # D21
     assert (root / TASK).is_symlink()
     assert os.listdir(outside) == os.listdir(root / OTHER) == []
     assert not (root / "t_0").exists()

@@ -28,7 +28,7 @@ LIMITS: dict[str, Limit] = {
     "since": Limit(0, 2**62, "event id"),
     "after": Limit(0, 2**62, "seq"),
     "run": Limit(1, 2**62, "run id"),
-    "interval": Limit(0, 3600, "seconds"),
+    "interval": Limit(1, 3600, "seconds"),
     "at": Limit(0, YEAR_9999, "epoch seconds"),
     "title_length": Limit(1, 500, "characters"),
     "name_length": Limit(1, 100, "characters"),

@@ -2,7 +2,7 @@
 
 A command of the command line lives for some thirty milliseconds; `dataclasses` alone would be a third of
 that. The decorator below makes the same kind of class (typed for checkers by `dataclass_transform`) from
-annotations, in a few lines.
+annotations, in a few lines, and without compiling anything: a command makes few of the kinds that it loads.
 """
 
 from __future__ import annotations
@@ -64,11 +64,33 @@ def record(decorated: type[T]) -> type[T]:
     defaults = {n: members.pop(n) for n in names if n in members}
     for gone in ("__dict__", "__weakref__"):
         members.pop(gone, None)
-    parameters = ", ".join(f"{n}=_defaults[{n!r}]" if n in defaults else n for n in names)
-    body = "".join(f"\n    _set(self, {n!r}, {n})" for n in names) or "\n    pass"
-    scope: dict[str, Any] = {"_defaults": defaults, "_set": object.__setattr__}
-    exec(f"def __init__(self, {parameters}):{body}", scope)  # noqa: S102 - only our own field names
-    members |= {"__slots__": names, "FIELDS": names, "__init__": scope["__init__"]}
+
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        values = given if len(given) == len(names) and not named else _all(names, defaults, given, named)
+        for name, value in zip(names, values, strict=True):
+            _set(self, name, value)
+
+    members |= {"__slots__": names, "FIELDS": names, "__init__": init}
     metaclass: Any = type(decorated)
     made: type[T] = metaclass(decorated.__name__, decorated.__bases__, members)
     return made
+
+
+_set = object.__setattr__
+
+
+def _all(names: tuple[str, ...], defaults: dict[str, Any], given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """Return a value for each field from what was given by position, by name, or not at all.
+
+    Raises:
+        TypeError: a field is missing, unknown, or given twice.
+    """
+    left = names[len(given) :]
+    strange = [name for name in named if name not in left]
+    if strange or len(given) > len(names):
+        raise TypeError(f"unknown or given twice: {', '.join(strange) or given[len(names) :]}")
+    values = defaults | named
+    missing = [name for name in left if name not in values]
+    if missing:
+        raise TypeError(f"missing: {', '.join(missing)}")
+    return [*given, *(values[name] for name in left)]

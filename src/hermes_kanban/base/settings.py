@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import ConfigInvalid
@@ -99,6 +100,7 @@ ENVIRONMENT = (
     "HERMES_KANBAN_WORKSPACE",
     "HERMES_KANBAN_HOST",
     "NO_COLOR",
+    "TERM",
     "XDG_RUNTIME_DIR",
     "TMPDIR",
     "HOME",
@@ -178,7 +180,8 @@ def _cached(copy: str, stamp: list[int]) -> dict[str, Any] | None:
             kept = json.load(handle)
     except (OSError, ValueError):
         return None
-    return kept["document"] if isinstance(kept, dict) and kept.get("stamp") == stamp else None
+    usable = isinstance(kept, dict) and kept.get("stamp") == stamp and isinstance(kept.get("document"), dict)
+    return kept["document"] if usable else None
 
 
 def _parsed(path: str) -> dict[str, Any]:
@@ -187,14 +190,13 @@ def _parsed(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as handle:
             document = yaml.safe_load(handle)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0]
+        if document is not None and not isinstance(document, dict):
+            raise ConfigInvalid(f"{path} must hold a map", hint="begin with `kanban:` and indented keys below it")
+        # Through JSON at once: the first command after a change sees what the later ones see in the copy.
+        return dict(json.loads(json.dumps({"kanban": (document or {}).get("kanban")}, default=str)))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigInvalid(f"{path} cannot be read: {first}", hint="mend the file; nothing was done") from error
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigInvalid(f"{path} must hold a map", hint="begin with `kanban:` and indented keys below it")
-    return document
 
 
 def _keep(copy: str, stamp: list[int], document: dict[str, Any]) -> None:
@@ -203,10 +205,11 @@ def _keep(copy: str, stamp: list[int], document: dict[str, Any]) -> None:
     try:
         descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            json.dump({"stamp": stamp, "document": {"kanban": document.get("kanban")}}, handle, default=str)
+            json.dump({"stamp": stamp, "document": document}, handle)
         os.replace(half, copy)
     except OSError:
-        return
+        with suppress(OSError):
+            os.unlink(half)
 
 
 def _unknown(name: object, file: str) -> str:

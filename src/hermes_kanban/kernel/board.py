@@ -58,7 +58,8 @@ class Board(Reader):
     """
 
     def __init__(self, store: Store, settings: Settings, caller: Caller, ports: Ports) -> None:
-        super().__init__(store, settings, ports)
+        super().__init__(store, settings, ports.names, ports.host)
+        self._ports = ports
         self._caller = caller
         self.warnings: list[str] = []
 
@@ -148,6 +149,7 @@ class Board(Reader):
             NothingReady: there is no such card (within the wait).
             NotClaimable, Gated, WrongState, SelfReview: this card cannot be claimed by this caller.
             WorkspaceFailed: the workspace could not be prepared; nothing is left running.
+            ClaimLost: the card was taken from the claimer while its workspace was prepared.
         """
         seconds = in_range("ttl", ttl if ttl is not None else self._settings.number("claim_ttl_seconds"))
         name = self._caller.name if self._caller.declared else assignee if assignee != "none" else None
@@ -309,7 +311,7 @@ class Board(Reader):
     def edit(self, task: str, changes: dict[str, Any]) -> Task:
         """Change what a person wrote on a card."""
         with self._verb("edit", task) as (ctx, card):
-            return edit.edit(ctx, card, changes)
+            return edit.edit(ctx, card, changes, self._ports.names)
 
     def archive(self, task: str, children: str | None = None, *, override: bool = False) -> Task:
         """Hide a card; says what becomes of open children (P6)."""

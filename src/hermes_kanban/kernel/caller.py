@@ -92,6 +92,13 @@ def identify(tx: Transaction, caller: Caller, task_id: str | None, run: int | No
     return Identity(_free_actor(caller))
 
 
+def without_card(caller: Caller) -> Actor:
+    """Return who acts where no board is open: to make one, to choose one. Inside of any run that is its worker."""
+    if caller.inside_shim or caller.task:
+        return Actor(s.WORKER, caller.name, task_id=caller.task, delegated=caller.delegated)
+    return _free_actor(caller)
+
+
 def _inside_run(tx: Transaction, caller: Caller, named: int | None) -> Identity:
     """An ancestor is a shim: the caller is inside that run, whatever its environment says."""
     row = tx.one("runs.by_id", id=caller.shim_run) if caller.shim_run is not None else None

@@ -9,7 +9,7 @@ from hermes_kanban.kernel import failures, fence, find, release, runs, starts
 from hermes_kanban.kernel.apply import append_event, move
 from hermes_kanban.model import status as s
 from hermes_kanban.model import transitions
-from hermes_kanban.model.claim import Caps
+from hermes_kanban.model.claim import Caps, Fence
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
 from hermes_kanban.model.thread import Comment
@@ -87,7 +87,7 @@ def candidate(ctx: Context, *, review: bool, assignee: str | None, name: str | N
         assignee: only cards of this name ("none": of nobody); None for any.
         name: the claimer, whose own work is left out of reviews.
     """
-    queue = "review" if review else "ready"
+    queue = s.REVIEW if review else s.READY
     which = "any" if assignee is None else "nobody" if assignee == "none" else "of"
     role = s.REVIEWER if review else s.IMPLEMENTER
     mine = None if ctx.settings.flag("allow_self_review") or ctx.actor.may_always_decide else name
@@ -184,8 +184,15 @@ def _not_claimable(card: Task, reasons: tuple[Reason, ...]) -> Refusal:
 
 
 def prepared(ctx: Context, run: Run) -> None:
-    """Note that the claimer got its workspace; of a pull claim's process nothing more is known (P14c)."""
-    ctx.tx.assign("runs.update_open", {"process_state": s.UNKNOWN}, where_id=run.id)
+    """Note that the claimer got its workspace; of a pull claim's process nothing more is known (P14c).
+
+    Raises:
+        ClaimLost: the run was ended while its workspace was made: nobody may be sent to work by it (P14b).
+    """
+    if ctx.tx.assign("runs.update_open", {"process_state": s.UNKNOWN}, where_id=run.id) != 1:
+        card = find.task(ctx.tx, run.task_id)
+        shown = ctx.evolve(fence=Fence(run.id, run.claim_lock or ""))
+        raise fence.lost(shown, card, find.open_run(ctx.tx, card), "claim")
 
 
 def unprepared(ctx: Context, run: Run, error: Refusal) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.context import Context, Names
 
 CLOSED = (s.DONE, s.ARCHIVED)
+CHILDREN = ("release", "archive")  # what may happen to the open children of an archived card (P6)
 
 
 @record
@@ -29,11 +30,12 @@ class Reopened(Record):
     started: tuple[str, ...]
 
 
-def edit(ctx: Context, card: Task, changes: dict[str, Any]) -> Task:
+def edit(ctx: Context, card: Task, changes: dict[str, Any], names: Names) -> Task:
     """Change fields that a person wrote: title, body, acceptance, priority, tenant, reviewer and the like.
 
     Raises:
         InvalidValue: nothing to change, or a value out of range.
+        UnknownAssignee: nobody answers to the reviewer's name, and that is not to be let pass (P50b).
         WrongState: the card is archived.
     """
     if card.status == s.ARCHIVED:
@@ -41,6 +43,7 @@ def edit(ctx: Context, card: Task, changes: dict[str, Any]) -> Task:
     clean = values.edited(changes)
     if not clean:
         raise InvalidValue("edit needs something to change", hint="give --title, --body, --priority …")
+    values.known_name(ctx, names, "reviewer", clean.get("reviewer"))
     kind = "reprioritized" if set(clean) == {"priority"} else "edited"
     return change(ctx, card, kind, clean, {"fields": sorted(clean)})
 
@@ -83,13 +86,17 @@ def archive(ctx: Context, card: Task, children: str | None, *, override: bool = 
         OpenChildren: children would wait for ever and nothing was said about them.
         ClaimLost: somebody runs the card and there is no override.
     """
+    if children not in (None, *CHILDREN):
+        raise InvalidValue(
+            f"unknown choice for the children: {children[:40]!r}", hint=" or ".join(CHILDREN), argument="children"
+        )
     transitions.check(card, "archive")
     run, mine = fence.holder(ctx, card, "archive", override=override)
     if card.status != s.DONE:
         _settle_children(ctx, card, children, override=override)
     extra: dict[str, Any] = {}
     if run and mine:
-        runs.close(ctx, run, s.RECLAIMED, {"end_reason": "archived", "end_verb": "archive"}, by_owner=True)
+        runs.close(ctx, run, s.RECLAIMED, {"end_reason": s.ARCHIVED, "end_verb": "archive"}, by_owner=True)
     elif run:
         extra = failures.end_by_override(ctx, card, run, "archive")
     changes = {**NOT_HELD, "archived_done": card.status == s.DONE, **extra}
@@ -109,17 +116,35 @@ def _settle_children(ctx: Context, card: Task, choice: str | None, *, override: 
             children=[child.id for child in waiting],
         )
     for child in waiting:
-        if choice == "archive":
-            archive(ctx, find.task(ctx.tx, child.id), choice, override=override)
-        else:
-            links.unlink(ctx, card, find.task(ctx.tx, child.id))
+        current = find.task(ctx.tx, child.id)
+        if choice == "archive" and current.status != s.ARCHIVED:  # it may have gone with another child
+            archive(ctx, current, choice, override=override)
+        elif choice == "release":
+            links.unlink(ctx, card, current)
 
 
 def unarchive(ctx: Context, card: Task) -> Task:
-    """Bring the card back: done if it was, else through the gate."""
+    """Bring the card back: done if it was, else through the gate (P3), or to wait for its start time again.
+
+    Raises:
+        InvalidValue: another card has its idempotency key by now (P51).
+        WrongState: it is not archived.
+    """
     transitions.check(card, "unarchive")
-    to = s.DONE if card.archived_done else gate.target(ctx.tx, card)
-    return move(ctx, card, "unarchive", to, {"archived_done": False})
+    other = ctx.tx.one("tasks.by_key", key=card.idempotency_key)
+    if other:
+        raise InvalidValue(
+            f"{rows.task(other).id} was created with the idempotency key of {card.id} since",
+            hint=f"look at `hermes kanban show {rows.task(other).id}`; one of the two stays archived",
+            task_id=card.id,
+        )
+    changes: dict[str, Any] = {"archived_done": False}
+    if card.archived_done:
+        return move(ctx, card, "unarchive", s.DONE, changes)
+    if card.scheduled_at is not None and card.scheduled_at > ctx.now:
+        changes |= {"hold_reason": "waits for its start time", "hold_release": s.BY_TIME}
+        return move(ctx, card, "unarchive", s.SCHEDULED, changes)
+    return move(ctx, card, "unarchive", gate.target(ctx.tx, card), changes | {"scheduled_at": None})
 
 
 def reopen(ctx: Context, card: Task) -> Reopened:

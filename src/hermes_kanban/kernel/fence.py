@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes_kanban.kernel.context import Context
 
+_FOR_PEOPLE = ("archive", "schedule")  # no verbs of a run: an old ticket neither helps nor hinders a person
+
 
 def holder(ctx: Context, card: Task, verb: str, *, override: bool = False) -> tuple[Run | None, bool]:
     """Return the open run that the verb acts on, and whether the caller owns it.
@@ -25,7 +27,7 @@ def holder(ctx: Context, card: Task, verb: str, *, override: bool = False) -> tu
     shown = ctx.fence
     if shown is not None and run is not None and (run.id, run.claim_lock) == (shown.run_id, shown.lock):
         return run, True
-    ignorable = shown is None or (ctx.implicit and ctx.actor.may_always_decide)
+    ignorable = shown is None or (ctx.implicit and (ctx.actor.may_always_decide or verb in _FOR_PEOPLE))
     if ctx.actor.is_person and ignorable and (run is None or override):
         return run, False
     raise lost(ctx, card, run, verb)

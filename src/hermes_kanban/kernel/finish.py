@@ -34,6 +34,11 @@ class Handoff(Record):
         """Whether nothing is handed over at all."""
         return self.summary is None and self.metadata is None and self.result is None
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether neither summary nor result holds a word."""
+        return not f"{self.summary or ''}{self.result or ''}".strip()
+
 
 @record
 class Closed(Record):
@@ -86,7 +91,7 @@ def complete(ctx: Context, card: Task, handoff: Handoff, *, override: bool = Fal
     stored = already_closed(ctx, card, "complete")
     if stored:
         return stored
-    if handoff.summary is None and handoff.result is None and not (bulk and ctx.actor.is_person):
+    if handoff.says_nothing and not (bulk and ctx.actor.is_person):
         raise InvalidValue(
             "complete needs a summary or a result",
             hint='say what the next reader must know: --summary "…"',
@@ -99,10 +104,10 @@ def complete(ctx: Context, card: Task, handoff: Handoff, *, override: bool = Fal
     _made_by(ctx, run, handoff.created)
     quarantine = failures.end_by_override(ctx, card, run, "complete") if run and not mine else {}
     kept = run if mine else _by_hand(ctx, card, handoff, s.COMPLETED)
-    done = _done(ctx, card, handoff, kept, quarantine, override=override)
+    done = _done(ctx, card, handoff, kept, quarantine, override=override and not mine)
     promoted = gate.promote_children(ctx, card.id)
     if run and mine:
-        facts = _facts(handoff) | {"end_verb": "complete", "end_result": {"promoted": promoted}}
+        facts = _facts(handoff) | {"end_verb": "complete", "end_result": {"promoted": list(promoted)}}
         kept = runs.close(ctx, run, s.COMPLETED, facts, by_owner=True)
     return Closed(done, kept, promoted=promoted)
 
@@ -133,7 +138,7 @@ def _done(
     payload: dict[str, Any] = {}
     if not handoff.empty:
         payload["summary"] = first_line(handoff.summary or handoff.result)
-    if quarantine or (override and run is None):
+    if override:
         payload["override"] = True
     number = run.id if run else None
     return move(ctx, card, "complete", s.DONE, changes, payload, run_id=number, override=override)
@@ -158,10 +163,11 @@ def _facts(handoff: Handoff) -> dict[str, Any]:
 def _made_by(ctx: Context, run: Run | None, created: tuple[str, ...]) -> None:
     """Check the cards that the worker says it made (P23)."""
     wrong = []
+    makers = (ctx.actor.label, run.claimed_by if run else None)  # a script is a bridge for its own card alone (P70)
     for text in created:
         row = ctx.tx.one("tasks.by_id", id=text)
         card = find.task(ctx.tx, text) if row else None
-        if card is None or not (card.created_by == ctx.actor.label or (run and card.created_run_id == run.id)):
+        if card is None or not (card.created_by in makers or (run and card.created_run_id == run.id)):
             wrong.append(text)
     if wrong:
         raise UnknownCards(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hermes_kanban.base.errors import InvalidValue
+from hermes_kanban.base.limits import in_range
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import find, gate
 from hermes_kanban.model import status as s
@@ -29,8 +31,7 @@ class Filter(Record):
         parent: only children of this card.
         search: words in title or body.
         archived: show archived cards too (else only when `archived` is among the states).
-        limit, after: a page; `after` is the seq of the last card of the page before (sort `seq`), or an offset
-            is not needed: priority pages by the pair priority and seq.
+        limit, after: a page; `after` is how many cards of that order come before it.
     """
 
     statuses: tuple[str, ...] = ()
@@ -78,6 +79,14 @@ class Shown(Record):
 
 
 @record
+class Stretch(Record):
+    """A piece of the log: each event with its card as it is now (None: it is gone), read as far as `upto`."""
+
+    events: tuple[tuple[Event, Task | None], ...]
+    upto: int
+
+
+@record
 class Column(Record):
     """One state of the board view: how many cards it has, and the first of them."""
 
@@ -87,6 +96,22 @@ class Column(Record):
 
 
 SORTS = ("priority", "seq", "newest", "updated")
+
+
+def check(wanted: Filter) -> None:
+    """Refuse what no list can be (P50).
+
+    Raises:
+        InvalidValue: an unknown state or order, a number out of its range.
+    """
+    in_range("limit", wanted.limit)
+    in_range("after", wanted.after)
+    for argument, known, given in (("status", s.STATES, wanted.statuses), ("sort", SORTS, (wanted.sort,))):
+        for word in given:
+            if word not in known:
+                raise InvalidValue(
+                    f"unknown {argument} {word[:40]!r}", hint=f"one of {', '.join(known)}", argument=argument
+                )
 
 
 def listing(tx: Transaction, wanted: Filter) -> Page:
@@ -153,11 +178,55 @@ def runs_of(tx: Transaction, task_id: str) -> tuple[Run, ...]:
 def events_since(
     tx: Transaction, since: int, limit: int, *, task_id: str | None = None, kinds: tuple[str, ...] = ()
 ) -> tuple[Event, ...]:
-    """Return events after an id in their order (P80)."""
+    """Return up to `limit` events of these kinds (of any) after an id, in their order (P80)."""
+    found: list[Event] = []
+    while len(found) < limit:
+        page = _events(tx, since, limit, task_id)
+        found += [event for event in page if not kinds or event.kind in kinds]
+        if len(page) < limit:
+            break
+        since = page[-1].id
+    return tuple(found[:limit])
+
+
+def _events(tx: Transaction, since: int, limit: int, task_id: str | None) -> list[Event]:
     name = "events.of_task_since" if task_id else "events.since"
     given: dict[str, object] = {"task_id": task_id} if task_id else {}
-    found = tuple(rows.event(row) for row in tx.all(name, since=since, limit=limit, **given))
-    return tuple(event for event in found if event.kind in kinds) if kinds else found
+    return [rows.event(row) for row in tx.all(name, since=since, limit=limit, **given)]
+
+
+def stretch(
+    tx: Transaction,
+    since: int,
+    limit: int,
+    *,
+    task_id: str | None = None,
+    kinds: tuple[str, ...] = (),
+    assignee: str | None = None,
+    tenant: str | None = None,
+) -> Stretch:
+    """Return what of the next `limit` events fits, and as far as which event the log was read."""
+    page = _events(tx, since, limit, task_id)
+    cards: dict[str | None, Task | None] = {None: None}
+    found = []
+    for event in page:
+        if kinds and event.kind not in kinds:
+            continue
+        if event.task_id not in cards:
+            row = tx.one("tasks.by_id", id=event.task_id)
+            cards[event.task_id] = rows.task(row) if row else None
+        card = cards[event.task_id]
+        if _fits(card, assignee, tenant):
+            found.append((event, card))
+    return Stretch(tuple(found), page[-1].id if page else since)
+
+
+def _fits(card: Task | None, assignee: str | None, tenant: str | None) -> bool:
+    if assignee is None and tenant is None:
+        return True
+    if card is None or (tenant is not None and card.tenant != tenant):
+        return False
+    return assignee is None or card.assignee == (None if assignee == "none" else assignee)
 
 
 def last_event_id(tx: Transaction) -> int:

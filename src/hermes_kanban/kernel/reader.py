@@ -36,13 +36,15 @@ class Reader:
     Args:
         store: the board's store.
         settings: the values of `kanban:`.
-        ports: names, workspaces, this host.
+        names: who can take work (for `why`).
+        host: this host.
     """
 
-    def __init__(self, store: Store, settings: Settings, ports: Ports) -> None:
+    def __init__(self, store: Store, settings: Settings, names: Names, host: str) -> None:
         self._store = store
         self._settings = settings
-        self._ports = ports
+        self._names = names
+        self._host = host
 
     def find_id(self, text: str) -> str:
         """Return the full id for an id or a unique prefix."""
@@ -51,7 +53,7 @@ class Reader:
 
     def list(self, wanted: query.Filter) -> query.Page:
         """Return a page of cards."""
-        in_range("limit", wanted.limit)
+        query.check(wanted)
         with self._store.read() as tx:
             return query.listing(tx, wanted)
 
@@ -80,6 +82,33 @@ class Reader:
                 tx, in_range("since", since), in_range("limit", limit), task_id=card_id, kinds=kinds
             )
 
+    def follow(
+        self,
+        since: int,
+        limit: int = 500,
+        *,
+        task: str | None = None,
+        kinds: tuple[str, ...] = (),
+        assignee: str | None = None,
+        tenant: str | None = None,
+    ) -> query.Stretch:
+        """Return what of the next events after an id fits, with the cards, and how far the log was read (P80).
+
+        Args:
+            assignee: only events of cards that this name has now ("none": nobody).
+        """
+        with self._store.read() as tx:
+            card_id = find.task(tx, task).id if task is not None else None
+            return query.stretch(
+                tx,
+                in_range("since", since),
+                in_range("limit", limit),
+                task_id=card_id,
+                kinds=kinds,
+                assignee=assignee,
+                tenant=tenant,
+            )
+
     def last_event_id(self) -> int:
         """Return the id of the newest event."""
         with self._store.read() as tx:
@@ -104,8 +133,8 @@ class Reader:
         """Return why a card does not start: for any claimer, and for the dispatcher (P3b)."""
         with self._store.read() as tx:
             card = find.task(tx, task)
-            ctx = Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings)
-            return card, starts.startable(ctx, card, self._ports.names)
+            ctx = Context(tx, Actor(s.DISPATCHER, self._host), self._settings)
+            return card, starts.startable(ctx, card, self._names)
 
     def verify(self) -> tuple[verify.Finding, ...]:
         """Return every disagreement between log, rows and rules, and what the engine finds wrong (P81, P72)."""

@@ -63,7 +63,7 @@ def _running(tx: Transaction, card: Task) -> tuple[Reason, ...]:
     if run.lease_over(tx.now):
         return ()
     text = f"run {run.id} of {run.profile or run.claimed_by} holds it"
-    return (Reason("running", text, run.claim_expires if run.pull else None, "worker"),)
+    return (Reason(s.RUNNING, text, run.claim_expires if run.pull else None, "worker"),)
 
 
 def _held(tx: Transaction, card: Task) -> Reason:

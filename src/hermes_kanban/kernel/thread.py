@@ -21,10 +21,11 @@ EXCERPT = 200
 
 @record
 class Commented(Record):
-    """A new comment, and when the card's worker will read it (P62b)."""
+    """A new comment, when the card's worker will read it (P62b), and the card."""
 
     comment: Comment
     delivery: str
+    task: Task
 
 
 def comment(ctx: Context, card: Task, body: str, author: str | None) -> Commented:
@@ -47,7 +48,7 @@ def comment(ctx: Context, card: Task, body: str, author: str | None) -> Commente
     if mine and run:
         runs.touch(ctx, run, progress=True)
     made = add(ctx, card, body, author=author, run=run if mine else None)
-    return Commented(made, _delivery(run, mine))
+    return Commented(made, _delivery(run, mine), card)
 
 
 def add(ctx: Context, card: Task, body: str, *, author: str | None, run: Run | None) -> Comment:

@@ -28,6 +28,7 @@ _HEADS = {
     "next action": "next_action",
     "next": "next_action",
 }
+_DRESS = " \t*#>-0123456789.)"  # a head may be a list item, a heading, bold, numbered, quoted
 _LABELS = {
     "cause": "cause",
     "what": "what happened",
@@ -60,11 +61,11 @@ def from_text(text: str) -> Reason:
     current: str | None = None
     for line in text.replace("：", ":").splitlines():
         head, colon, rest = line.partition(":")
-        name = _HEADS.get(head.strip().strip("*#- ").strip().lower()) if colon else None
+        name = _HEADS.get(head.strip(_DRESS).lower()) if colon else None
         if name:
             current = name
             parts.setdefault(name, [])
-            line = rest  # noqa: PLW2901 - the head is read, the rest belongs to the part
+            line = rest.lstrip("*")  # noqa: PLW2901 - the head is read (bold or not), the rest belongs to the part
         if current and line.strip():
             parts[current].append(line.strip())
     joined = {name: "\n".join(lines) for name, lines in parts.items()}

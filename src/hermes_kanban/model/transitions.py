@@ -73,7 +73,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("promote", (s.TRIAGE, s.BLOCKED, s.SCHEDULED), (s.READY, s.REVIEW), ("promoted",)),
     Transition("reclaim", (s.RUNNING,), (GATE, s.REVIEW), ("reclaimed",), s.RECLAIMED),
     Transition("archive", (*_ANY_OPEN, s.DONE), (s.ARCHIVED,), ("archived",), s.RECLAIMED),
-    Transition("unarchive", (s.ARCHIVED,), (s.DONE, GATE), ("unarchived",)),
+    Transition("unarchive", (s.ARCHIVED,), (s.DONE, s.SCHEDULED, GATE, s.REVIEW), ("unarchived",)),
     Transition("reopen", (s.DONE,), (GATE,), ("reopened",)),
     Transition("promote-child", (s.TODO,), (s.READY, s.REVIEW), ("promoted",)),
     Transition("regate", (s.READY, s.REVIEW), (s.TODO,), ("regated",)),

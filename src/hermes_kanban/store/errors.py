@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import apsw
 
@@ -10,6 +11,7 @@ from hermes_kanban.base.errors import Busy, DiskFull, Refusal, StoreIo, StoreRef
 
 SAFE_RELEASES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
+_LEAST_ROOM = 65_536  # bytes: less than the index of a write-ahead log needs
 _DAMAGED_HINT = "keep the file, restore the newest backup, and report what `hermes kanban verify` says"
 
 
@@ -50,12 +52,29 @@ def _busy(_error: Exception, location: str) -> Refusal:
     return Busy(f"the board {location} is locked by another program", hint="nothing was changed; try again")
 
 
+def _no_locks(error: Exception, location: str) -> Refusal:
+    return Busy(
+        f"the locks of {location} do not work now: {error}",
+        hint="nothing was changed; try again; if it stays so, put HERMES_HOME on a local disk",
+    )
+
+
 def _full(_error: Exception, location: str) -> Refusal:
     return DiskFull(f"disk full: no room left for {location}", hint="make room, then try again; nothing was changed")
 
 
 def _io(error: Exception, location: str) -> Refusal:
+    if _no_room(location):  # SQLite says "I/O error" when it is the log's index that finds no room
+        return _full(error, location)
     return StoreIo(f"the disk failed under {location}: {error}", hint="look at the disk, then try again")
+
+
+def _no_room(location: str) -> bool:
+    try:
+        found = os.statvfs(os.path.dirname(location) or ".")
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_ROOM
 
 
 def _read_only(_error: Exception, location: str) -> Refusal:
@@ -90,6 +109,7 @@ def _cannot_open(error: Exception, location: str) -> Refusal:
 _TABLE = (
     (apsw.BusyError, _busy),
     (apsw.LockedError, _busy),
+    (apsw.ProtocolError, _no_locks),
     (apsw.FullError, _full),
     (apsw.ReadOnlyError, _read_only),
     (apsw.PermissionsError, _read_only),

@@ -35,10 +35,21 @@ def poke(folder: str, location: str) -> None:
         names = os.listdir(folder)
     except OSError:
         return
-    mark = board_mark(location) if names else ""
+    if not names or not _private(folder):
+        return
+    mark = board_mark(location)
     sockets = [n for n in names if n.startswith(mark) and n.endswith(".sock")]
     if sockets:
         _send(folder, sockets)
+
+
+def _private(folder: str) -> bool:
+    """Whether nobody else can put anything there: the temporary directory is everybody's."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return found.st_mode & 0o170077 == 0o040000 and found.st_uid == os.getuid()
 
 
 def _send(folder: str, names: list[str]) -> None:
@@ -118,11 +129,13 @@ class SocketFeed:
         try:
             bound.setblocking(False)
             os.makedirs(folder, mode=0o700, exist_ok=True)
+            if not _private(folder):
+                raise PermissionError(folder)
             _remove(self._path)
             bound.bind(self._path)
         except OSError:
             bound.close()
-            return None
+            return None  # the slow poll does without
         self._poller.register(bound.fileno(), select.POLLIN)
         return bound
 

@@ -12,7 +12,9 @@ from hermes_kanban.store.statements import statement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Migration = tuple[int, str, str]
+    from collections.abc import Sequence
+
+    Migration = tuple[int, str, str]  # number, name, text
 
 APPLICATION_ID = 0x484B_4231  # "HKB1": tells our files from others
 
@@ -49,12 +51,16 @@ def state_of(connection: apsw.Connection, location: str, known: int) -> int:
     return version
 
 
-def migrate(connection: apsw.Connection, location: str, steps: list[Migration], values: dict[str, str]) -> None:
+def migrate(connection: apsw.Connection, location: str, steps: Sequence[Migration], values: dict[str, str]) -> None:
     """Apply what is missing. Harmless to repeat, and safe for two processes at once.
 
     Args:
         steps: number, name and text of each migration, in order.
         values: first rows of `board_meta` for a new file.
+
+    Raises:
+        StoreRefused: another program's file, or a newer schema than the code knows.
+        OSError: there is no place for the backup.
     """
     version = state_of(connection, location, steps[-1][0])
     missing = [step for step in steps if step[0] > version]
@@ -73,14 +79,28 @@ def migrate(connection: apsw.Connection, location: str, steps: list[Migration], 
 
 
 def _back_up(connection: apsw.Connection, target: str) -> None:
-    """Copy the file through the online backup call; an earlier copy of the same step is kept (C109)."""
+    """Copy the file through the online backup call; an earlier whole copy of the same step is kept (C109)."""
     if os.path.exists(target):
         return
-    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    copy = apsw.Connection(target)
+    half = f"{target}.part"
     try:
-        with copy.backup("main", connection, "main") as backup:
-            while not backup.done:
-                backup.step(1000)
-    finally:
-        copy.close()
+        os.close(os.open(half, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        copy = apsw.Connection(half)
+        try:
+            with copy.backup("main", connection, "main") as backup:
+                while not backup.done:
+                    backup.step(1000)
+        finally:
+            copy.close()
+        os.rename(half, target)
+    except BaseException:
+        _remove(half)
+        raise
+
+
+def _remove(path: str) -> None:
+    for name in (path, f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+        try:
+            os.unlink(name)
+        except OSError:
+            continue

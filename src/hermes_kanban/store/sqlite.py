@@ -15,7 +15,7 @@ import apsw
 from hermes_kanban.base.errors import BoardNotFound, StoreRefused, Unexpected
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.store import filesystem, migrate, statements
-from hermes_kanban.store.errors import translate, translate_os, unsafe_release
+from hermes_kanban.store.errors import not_a_board, translate, translate_os, unsafe_release
 from hermes_kanban.store.feed import SocketFeed, poke
 from hermes_kanban.store.turnstile import Turnstile
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from hermes_kanban.base.clock import Clock
     from hermes_kanban.store.driver import Row
+    from hermes_kanban.store.migrate import Migration
 
 GUARD = "raw SQL cannot write to a board: use the command hermes kanban"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # the newest of our migrations; here too, so that no command has to read them
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
 
 
 @record
@@ -43,6 +45,8 @@ class SqliteOptions(Record):
         runtime_folder: where the sockets of change notice are.
         allow_network: open on a network file system all the same.
         vfs: another VFS than the system's own (fault injection).
+        mounts: the table of mounted file systems.
+        migrations: other steps of the schema than our own.
     """
 
     wait_seconds: float = 10.0
@@ -50,6 +54,13 @@ class SqliteOptions(Record):
     runtime_folder: str = ""
     allow_network: bool = False
     vfs: str | None = None
+    mounts: str = filesystem.MOUNTS
+    migrations: tuple[Migration, ...] = ()
+
+    @property
+    def newest(self) -> int:
+        """The number of the schema that a board is to have."""
+        return self.migrations[-1][0] if self.migrations else SCHEMA_VERSION
 
 
 class SqliteTransaction:
@@ -100,19 +111,20 @@ class SqliteStore:
         self._clock = clock
         self._pid = os.getpid()
         self._synchronous = ""
-        self._turnstile = Turnstile(f"{location}.lock")
+        self._turnstile = _turnstile(location)
+        self.warnings: tuple[str, ...] = ()
         with _translated(location):
-            self._connection = _connect(location, options, read_only=read_only)
+            self._connection = _open(location, options, read_only=read_only)
             try:
-                if not migrate.state_of(self._connection, location, SCHEMA_VERSION):
-                    raise _empty(location)
                 self._prepare()
             except BaseException:
                 self._connection.close()
                 raise
+        if options.allow_network:
+            self.warnings = _network_warning(location, options)
 
     def _prepare(self) -> None:
-        self._connection.set_busy_timeout(round(self._options.wait_seconds * 1000))
+        self._patience(self._options.wait_seconds)
         self._connection.create_scalar_function(GUARD, _nothing, 0, deterministic=True)
         # Plans do not depend on bound values: without this each new value compiles a statement anew (100 us).
         self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -136,12 +148,12 @@ class SqliteStore:
         """Begin a transaction that writes; it commits at the end, or changes nothing."""
         self._same_process()
         with _translated(self.location):
-            self._turnstile_or_refuse()
+            waited = self._take_turn()
             try:
                 self._flush_mode("FULL" if durable and self._options.full_durability else "NORMAL")
                 self._connection.execute(statements.statement("schema.begin_write"))
                 try:
-                    migrate.state_of(self._connection, self.location, SCHEMA_VERSION)
+                    migrate.state_of(self._connection, self.location, self._options.newest)
                     yield SqliteTransaction(self._connection, self._clock.now_ms())
                     self._connection.execute(statements.statement("schema.commit"))
                 except BaseException:
@@ -149,6 +161,8 @@ class SqliteStore:
                     raise
             finally:
                 self._turnstile.leave()
+                if waited:
+                    self._patience(self._options.wait_seconds)
         poke(self._options.runtime_folder, self.location)
 
     def feed(self) -> SocketFeed:
@@ -157,27 +171,40 @@ class SqliteStore:
 
     def check_integrity(self) -> list[str]:
         """Return what SQLite finds wrong with the file."""
+        self._same_process()
         with _translated(self.location):
-            found = [str(row[0]) for row in self._connection.execute(statements.statement("schema.integrity"))]
-            broken = self._connection.execute(statements.statement("schema.foreign_keys")).fetchall()
+            try:
+                found = [str(row[0]) for row in self._connection.execute(statements.statement("schema.integrity"))]
+                broken = self._connection.execute(statements.statement("schema.foreign_keys")).fetchall()
+            except apsw.CorruptError as error:  # the damage may stop the check itself
+                return [str(error)]
         return [line for line in found if line != "ok"] + [f"dangling reference: {row}" for row in broken]
 
     def guards(self) -> list[str]:
         """Return the names of the write guards that are missing (P72)."""
         there = {row[0] for row in self._connection.execute(statements.statement("schema.triggers"))}
-        text = statements.migrations("sqlite")[0][2]
-        wanted = {line.split()[2] for line in text.splitlines() if line.startswith("CREATE TRIGGER guard_")}
+        lines = [line for _, _, text in statements.migrations("sqlite") for line in text.splitlines()]
+        wanted = {line.split()[2] for line in lines if line.startswith("CREATE TRIGGER guard_")}
         return sorted(wanted - there)
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file (in a forked child it is the parent's: nothing is done)."""
+        if os.getpid() == self._pid:
+            self._connection.close()
 
-    def _turnstile_or_refuse(self) -> None:
+    def _take_turn(self) -> bool:
+        """Wait in the queue; what is left of the wait is for those who lock the file without queueing."""
+        began = self._clock.monotonic()
         try:
-            self._turnstile.enter(self._options.wait_seconds)
+            waited = self._turnstile.enter(self._options.wait_seconds)
         except OSError as error:
             raise translate_os(error, self.location) from error
+        if waited:
+            self._patience(self._options.wait_seconds - (self._clock.monotonic() - began))
+        return waited
+
+    def _patience(self, seconds: float) -> None:
+        self._connection.set_busy_timeout(max(round(seconds * 1000), 0))
 
     def _flush_mode(self, mode: str) -> None:
         if mode != self._synchronous:
@@ -193,7 +220,9 @@ class SqliteStore:
                 return
 
     def _version(self) -> int:
-        return int(self._connection.pragma("data_version"))
+        self._same_process()
+        with _translated(self.location):
+            return int(self._connection.pragma("data_version"))
 
     def _same_process(self) -> None:
         if os.getpid() != self._pid:
@@ -204,40 +233,82 @@ def create(location: str, options: SqliteOptions, values: dict[str, str]) -> Non
     """Make a board's file with the current schema, or bring an older one to it; harmless to repeat.
 
     Args:
-        values: first rows of `board_meta`.
+        values: first rows of `board_meta` of a new file.
 
     Raises:
+        Busy, DiskFull, StoreIo: safe to try again.
         StoreRefused: the place cannot hold a board, or holds something else.
     """
-    turnstile = Turnstile(f"{location}.lock")
-    with _translated(location):
-        try:
+    turnstile = _turnstile(location)
+    try:
+        with _translated(location):
             turnstile.enter(options.wait_seconds)
-        except OSError as error:
-            raise translate_os(error, location) from error
-        try:
-            connection = _connect(location, options, read_only=False, make=True)
             try:
-                connection.set_busy_timeout(round(options.wait_seconds * 1000))
-                connection.create_scalar_function(GUARD, _nothing, 0, deterministic=True)
-                steps = statements.migrations("sqlite")
-                migrate.state_of(connection, location, steps[-1][0])
-                connection.pragma("journal_mode", "wal")
-                migrate.migrate(connection, location, steps, values)
+                connection = _connect(location, options, read_only=False, make=True)
+                try:
+                    _bring_forward(connection, location, options, values)
+                finally:
+                    connection.close()
             finally:
-                connection.close()
-        finally:
-            turnstile.leave()
+                turnstile.leave()
+    except OSError as error:
+        raise translate_os(error, location) from error
+
+
+def _bring_forward(connection: apsw.Connection, location: str, options: SqliteOptions, values: dict[str, str]) -> None:
+    connection.set_busy_timeout(round(options.wait_seconds * 1000))
+    connection.create_scalar_function(GUARD, _nothing, 0, deterministic=True)
+    migrate.state_of(connection, location, options.newest)
+    mode = connection.pragma("journal_mode", "wal")
+    if mode != "wal":
+        raise StoreRefused(
+            f"{location} is on a file system where SQLite cannot keep a write-ahead log (it offers {mode!r})",
+            hint="put HERMES_HOME on a local disk",
+            reason="network_filesystem",
+        )
+    migrate.migrate(connection, location, options.migrations or statements.migrations("sqlite"), values)
+
+
+def _open(location: str, options: SqliteOptions, *, read_only: bool) -> apsw.Connection:
+    """Open a board of ours; one that an older release made is brought to the current schema first (C106)."""
+    for _ in range(2):
+        connection = _connect(location, options, read_only=read_only)
+        try:
+            version = migrate.state_of(connection, location, options.newest)
+            if not version:
+                raise _empty(location)
+            if version == options.newest:
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        if filesystem.is_read_only(_folder(location)):
+            raise _cannot_upgrade(location, version, options.newest)
+        create(location, options, {})
+    raise Unexpected(f"{location} has schema {version} still after its upgrade", hint="report this")
 
 
 def _connect(location: str, options: SqliteOptions, *, read_only: bool, make: bool = False) -> apsw.Connection:
     refusal = unsafe_release(apsw.sqlite_lib_version())
     if refusal:
         raise refusal
-    folder = os.path.dirname(location) or "."
-    if not make and not os.path.lexists(location):
-        raise BoardNotFound(f"there is no board at {location}", hint="make it with `hermes kanban init`")
-    kind = filesystem.type_of(folder)
+    try:
+        if not make:
+            os.lstat(location)
+        if os.path.isdir(location):
+            raise not_a_board(None, location)
+        return apsw.Connection(*_address(location, options, read_only=read_only, make=make), vfs=options.vfs)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BoardNotFound(f"there is no board at {location}", hint="make it with `hermes kanban init`") from error
+    except OSError as error:
+        raise translate_os(error, location) from error
+
+
+def _address(location: str, options: SqliteOptions, *, read_only: bool, make: bool) -> tuple[str, int]:
+    """Return the URI of a board's file and the flags to open it with."""
+    folder = _folder(location)
+    kind = filesystem.type_of(folder, options.mounts)
     if filesystem.is_network(kind) and not options.allow_network:
         raise StoreRefused(
             f"{folder} is on a network file system ({kind}), where SQLite's locks do not hold",
@@ -247,29 +318,52 @@ def _connect(location: str, options: SqliteOptions, *, read_only: bool, make: bo
             filesystem=kind,
         )
     read_only = read_only or filesystem.is_read_only(folder)
-    mode = "ro" if read_only else "rwc" if make else "rw"
-    query = f"mode={mode}"
+    query = f"mode={'ro' if read_only else 'rwc' if make else 'rw'}"
     if make:
-        query += f"&modeof={_quoted(f'{location}.lock')}"
+        query += f"&modeof={_quoted(f'{os.path.realpath(location)}.lock')}"
     flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE)
     flags |= apsw.SQLITE_OPEN_CREATE if make else 0
-    address = f"file:{_quoted(location)}?{query}"
     if read_only and _must_be_immutable(location, folder):
-        address += "&immutable=1"
-    return apsw.Connection(address, flags=flags, vfs=options.vfs)
+        query += "&immutable=1"
+    return f"file://{_quoted(location)}?{query}", flags
+
+
+def _turnstile(location: str) -> Turnstile:
+    """Return the queue of a board, one however its file is named (C118)."""
+    return Turnstile(f"{os.path.realpath(location)}.lock")
+
+
+def _folder(location: str) -> str:
+    """Return the folder that really holds the file: a link may lead to another file system."""
+    return os.path.dirname(os.path.realpath(location))
+
+
+def _network_warning(location: str, options: SqliteOptions) -> tuple[str, ...]:
+    kind = filesystem.type_of(_folder(location), options.mounts)
+    if not filesystem.is_network(kind):
+        return ()
+    return (f"{location} is on a network file system ({kind}): used from two hosts at once it will lose data",)
 
 
 def _must_be_immutable(location: str, folder: str) -> bool:
     """On a read-only file system a WAL file's index cannot be made: without a log there is nothing to index."""
     if not filesystem.is_read_only(folder):
         return False
-    log = f"{location}-wal"
+    log = f"{os.path.realpath(location)}-wal"
     return not (os.path.exists(log) and os.stat(log).st_size)
 
 
 def _quoted(path: str) -> str:
-    """Escape what has a meaning in a URI."""
-    return os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    """Write a path (any bytes) so that a URI, or a value in its query, means exactly this path."""
+    return "".join(chr(b) if b in _PLAIN else f"%{b:02x}" for b in os.fsencode(os.path.abspath(path)))
+
+
+def _cannot_upgrade(location: str, version: int, newest: int) -> StoreRefused:
+    return StoreRefused(
+        f"{location} has schema {version}, needs an upgrade to {newest}, and is on a read-only file system",
+        hint="mount it writable for one command, or read it with the release that made it",
+        reason="read_only",
+    )
 
 
 def _empty(location: str) -> StoreRefused:

@@ -3,7 +3,8 @@
 SQLite's own busy handler sleeps and tries again: under load a process may starve for seconds while another
 takes the lock over and over. A `flock` on a side file makes writers wait in the kernel's order instead, and the
 kernel frees it when its holder dies. `flock` knows no time-out, so when the lock is taken a helper thread waits
-for it and the caller waits for the thread; one that comes too late gives the lock back at once.
+for it and the caller waits for the thread. One that comes too late gives the lock back at once; until it does,
+the next call of the same connection waits with it: a holder that hangs for days costs one thread, not thousands.
 """
 
 from __future__ import annotations
@@ -23,78 +24,121 @@ class Turnstile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor = -1
+        self._pid = 0
+        self._waiter: _Waiter | None = None
 
-    def enter(self, seconds: float) -> None:
-        """Take the turn, waiting at most so many seconds.
+    def enter(self, seconds: float) -> bool:
+        """Take the turn, waiting at most so many seconds; return whether there was anything to wait for.
 
         Raises:
             Busy: somebody else held it all that time; the error says who, if that is known.
+            OSError: the side file cannot be made or locked.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            descriptor = self._queue(descriptor, seconds)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+        waiter = self._waiter
+        if waiter is None or not waiter.rejoin():
+            self._waiter = waiter = None
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not _taken_at_once(descriptor):
+                self._waiter = waiter = _Waiter(descriptor)
+        if waiter is not None:
+            descriptor = waiter.wait(seconds)
+            self._waiter = None
+        self._descriptor, self._pid = descriptor, os.getpid()
         self._sign()
+        return waiter is not None
 
     def leave(self) -> None:
         """Give the turn to the next in the queue."""
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if descriptor < 0:
+            return
+        if os.getpid() == self._pid:  # a child that was forked meanwhile shares the lock: it must not keep it
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
     def _sign(self) -> None:
         """Write our number into the file, so that others can say who holds the lock; a full disk does not matter."""
         try:
-            os.pwrite(self._descriptor, str(os.getpid()).ljust(_WIDTH).encode(), 0)
+            os.pwrite(self._descriptor, str(self._pid).ljust(_WIDTH).encode(), 0)
         except OSError:
             return
 
-    def _queue(self, descriptor: int, seconds: float) -> int:
-        """Wait in the kernel's queue; the descriptor is ours on return, the thread's own on a time-out."""
-        turn = _thread.allocate_lock()
-        verdict = _thread.allocate_lock()
-        turn.acquire()
-        state = {"got": False, "abandoned": False}
 
-        def wait() -> None:
-            got = _blocking(descriptor)
-            with verdict:
-                state["got"] = got
-                if state["abandoned"] or not got:
-                    os.close(descriptor)
-            turn.release()
+class _Waiter:
+    """A helper thread in the kernel's queue. It owns the descriptor until `wait` returns it."""
 
-        holder = _holder(descriptor)
-        _thread.start_new_thread(wait, ())
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._news = _thread.allocate_lock()
+        self._news.acquire()
+        self._state = _thread.allocate_lock()
+        self._wanted = True
+        self._over = False
+        self._error: OSError | None = None
         try:
-            turn.acquire(timeout=max(seconds, 0.0))
+            _thread.start_new_thread(self._run, ())
         except BaseException:
-            with verdict:
-                state["abandoned"] = True
-                if state["got"]:
-                    os.close(descriptor)
+            os.close(descriptor)
             raise
-        with verdict:
-            if state["got"]:
-                return descriptor
-            state["abandoned"] = True
+
+    def wait(self, seconds: float) -> int:
+        """Return the locked descriptor, which is the caller's from now on.
+
+        Raises:
+            Busy: the time is over; the thread goes on and will give the lock back.
+            OSError: the lock cannot be had at all.
+        """
+        try:
+            self._news.acquire(timeout=max(seconds, 0.0))
+        except BaseException:
+            self._give_up()
+            raise
+        with self._state:
+            if self._error is not None:
+                raise self._error
+            if self._over:
+                return self._descriptor
+            self._wanted = False
+            holder = _holder(self._descriptor)
         raise Busy(
             f"the board is locked by another process{holder} and did not come free in {seconds:g} s",
             hint="nothing was changed; try again",
             waited=seconds,
         )
 
+    def rejoin(self) -> bool:
+        """Want the turn again after a time-out; False when it has come and was given back meanwhile."""
+        with self._state:
+            self._wanted = not self._over
+            return self._wanted
 
-def _blocking(descriptor: int) -> bool:
+    def _run(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            self._error = error
+        with self._state:
+            self._over = True
+            if self._error is not None or not self._wanted:
+                os.close(self._descriptor)
+        self._news.release()
+
+    def _give_up(self) -> None:
+        """Leave the queue although the wait was interrupted; the lock may have come in the same instant."""
+        with self._state:
+            if self._over and self._wanted and self._error is None:
+                os.close(self._descriptor)
+            self._wanted = False
+
+
+def _taken_at_once(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
+    except BaseException:
+        os.close(descriptor)
+        raise
     return True
 
 

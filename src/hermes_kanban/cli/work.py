@@ -1,0 +1,179 @@
+"""The verbs of whoever works on a card: claim, heartbeat, comment, complete, reviews, block."""
+
+from __future__ import annotations
+
+from hermes_kanban import compose
+from hermes_kanban.base.errors import Refusal, Usage
+from hermes_kanban.base.ids import looks_like_task
+from hermes_kanban.cli.call import Call, nobody
+from hermes_kanban.kernel.finish import Handoff
+from hermes_kanban.model import blocks
+from hermes_kanban.present import documents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from hermes_kanban.kernel.finish import Closed
+    from hermes_kanban.model.claim import Claim
+    from hermes_kanban.model.task import Task
+
+EXPORTED = ("HERMES_KANBAN_RUN_ID", "HERMES_KANBAN_CLAIM_LOCK", "HERMES_KANBAN_WORKSPACE")
+
+
+# --- claim ----------------------------------------------------------------------------------------------------
+def claim(call: Call) -> int:
+    """Take a card: stdout gets its workspace's path and nothing else (P11)."""
+    task = call["id"]
+    _check_claim(call)
+    board = call.board(*([task] if task else []))
+    made = board.claim(task, ttl=call["ttl"], review=call["review"], assignee=call["assignee"], wait=call["wait"])
+    _leave_ticket(call, made)
+    call.warn_of_board()
+    if not call.out.json and not call.out.quiet and task is not None:
+        call.out.note(f"{made.task.id} {made.task.status} run {made.run.id}")
+    call.out.answer(documents.claimed(made), _claim_text(call, made), [made.task.id])
+    return 0
+
+
+def _check_claim(call: Call) -> None:
+    task, following = call["id"], call["next"]
+    if (task is None) == (not following):
+        raise call.usage("claim needs an ID or --next, and not both", hint="`claim ID`, or `claim --next`")
+    if task is not None and (call["review"] or call["wait"] is not None):
+        raise call.usage("--review and --wait go with --next", hint="`claim --next --wait 60`")
+
+
+def _claim_text(call: Call, made: Claim) -> str:
+    if call["export"]:
+        values = (str(made.run.id), made.run.claim_lock or "", made.workspace)
+        return "\n".join(f"export {name}={quoted(value)}" for name, value in zip(EXPORTED, values, strict=True))
+    return f"{made.task.id} {made.workspace}" if call["next"] else made.workspace
+
+
+def quoted(text: str) -> str:
+    """Return the text as one word of a POSIX shell, whatever is in it."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _leave_ticket(call: Call, made: Claim) -> None:
+    """Remember the claim for whoever made it (P12b); it stands also without a ticket."""
+    try:
+        compose.leave_ticket(call.place, made)
+    except Refusal as error:
+        call.out.warn(
+            [
+                f"{made.task.id} is yours, but it cannot be remembered: {error.message}; later commands need "
+                f"--run {made.run.id} and HERMES_KANBAN_CLAIM_LOCK={made.run.claim_lock}, as `claim --export` prints it"
+            ]
+        )
+
+
+# --- while it lasts -------------------------------------------------------------------------------------------
+def heartbeat(call: Call) -> int:
+    """Renew the claim; comments that the run has not seen are told (P13, P62b)."""
+    board = call.board(call["id"])
+    run, notices = board.heartbeat(call["id"], call["note"], run=call["run"])
+    call.warn_of_board()
+    if not call.out.json:
+        for one in notices:
+            call.out.note(f"notice: comment {one.id} by {one.author_kind}:{one.author}: {one.body}")
+    document = documents.beaten(run, notices)
+    call.out.answer(document, f"{run.task_id} {document['status']}", [run.task_id])
+    return 0
+
+
+def comment(call: Call) -> int:
+    """Add a fact; say when its reader will see it (P60, P62b)."""
+    board = call.board(call["id"])
+    added = board.comment(call["id"], call["text"], call["author"], run=call["run"])
+    document = documents.plain(added.comment) | {"status": added.task.status, "delivery": added.delivery}
+    note = _DELIVERIES.get(added.delivery)
+    return call.changed(added.task, document, *([note] if note else []))
+
+
+_DELIVERIES = {
+    "next_heartbeat": "note: its worker hears of it with its next heartbeat",
+    "next_attempt": "",
+    "own_run": "",
+}
+
+
+# --- endings --------------------------------------------------------------------------------------------------
+def complete(call: Call) -> int:
+    """Finish one card, or a person's several (P22)."""
+    tasks = call["id"]
+    handoff = Handoff(call["summary"], call["metadata"], call["result"], call["created"])
+    several = len(tasks) > 1
+    if several and not (handoff.empty and not handoff.created and call["run"] is None):
+        raise call.usage(
+            "several cards cannot be completed with one summary, result, metadata, --created or --run",
+            hint="complete each by itself, or all without these",
+        )
+    board = call.board(*tasks)
+
+    def act(task: str) -> tuple[Task, dict[str, Any]]:
+        return _ended(call, board.complete(task, handoff, run=call["run"], override=call["override"], bulk=several))
+
+    return call.each(tasks, act)
+
+
+def request_review(call: Call) -> int:
+    """Hand the work over for a verdict (P30)."""
+    board = call.board(call["id"])
+    handoff = Handoff(call["summary"], call["metadata"], call["result"])
+    answer = board.request_review(
+        call["id"], handoff, nobody(call["reviewer"]), run=call["run"], override=call["override"]
+    )
+    return call.changed(*_ended(call, answer))
+
+
+def request_changes(call: Call) -> int:
+    """Send reviewed work back (P31)."""
+    board = call.board(call["id"])
+    answer = board.request_changes(call["id"], call["text"], run=call["run"], override=call["override"])
+    return call.changed(*_ended(call, answer))
+
+
+def block(call: Call) -> int:
+    """Stop, and say what is needed (P24, P25)."""
+    reason = _reason(call)
+    tasks = tuple(dict.fromkeys((call["id"], *call["ids"])))
+    board = call.board(*tasks)
+
+    def act(task: str) -> tuple[Task, dict[str, Any]]:
+        return _ended(call, board.block(task, reason, call["kind"], run=call["run"], override=call["override"]))
+
+    return call.each(tasks, act)
+
+
+def _reason(call: Call) -> blocks.Reason:
+    text, options = call["reason"], call["option"]
+    parts = (call["cause"], call["what"], call["recommend"], call["next"])
+    if text is None:
+        return blocks.from_fields(call["cause"], call["what"], options, call["recommend"], call["next"])
+    if options or any(part is not None for part in parts):
+        raise call.usage("give the reason as one text or by its parts, not both", hint="leave one of them out")
+    if call["ids"] and looks_like_task(text.split()[-1] if text.split() else ""):
+        raise Usage("the reason ends with a card's id", hint="repeat --ids for each card, or put commas between them")
+    return blocks.from_text(text)
+
+
+def _ended(call: Call, answer: Closed) -> tuple[Task, dict[str, Any]]:
+    if not call.out.json:
+        if answer.already:
+            call.out.note(f"note: {answer.task.id}: this had been done by this run already; nothing was changed")
+        for child in answer.promoted:
+            call.out.note(f"note: {child} may start now")
+    return answer.task, documents.closed(answer)
+
+
+HANDLERS = {
+    "claim": claim,
+    "heartbeat": heartbeat,
+    "comment": comment,
+    "complete": complete,
+    "request-review": request_review,
+    "request-changes": request_changes,
+    "block": block,
+}

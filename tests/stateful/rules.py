@@ -1,0 +1,202 @@
+"""What the model of the board knows: cards, runs, callers, and the questions that several rules ask of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+LOST = ("lease", "override")  # how a run ends that its owner did not close
+
+
+class Refused(Exception):
+    """The rules turn the call down; `codes` are the names that the answer may bear."""
+
+    def __init__(self, *codes: str) -> None:
+        super().__init__(", ".join(sorted(codes)))
+        self.codes = frozenset(codes)
+
+
+class Kept(Refused):
+    """A refusal that leaves changes: a lease that was over ended, or what was due was released on the way."""
+
+
+@dataclass
+class Card:
+    """One card, with the columns that rules decide by."""
+
+    id: str
+    seq: int
+    status: str
+    parents: list[str] = field(default_factory=list)
+    priority: int = 0
+    tenant: str | None = None
+    key: str | None = None
+    assignee: str | None = None
+    reviewer: str | None = None
+    implementer: str | None = None
+    phase: str = "work"
+    at: int | None = None
+    was_done: bool = False
+    recurrences: int = 0
+    last_kind: str | None = None
+    lost_leases: int = 0
+    rounds: int = 0
+    run: int | None = None
+    comments: int = 0
+
+
+@dataclass
+class Run:
+    """One claim: who works, until when, and how it ended (`by`: the verb of its owner, `lease` or `override`)."""
+
+    id: int
+    card: str
+    name: str
+    role: str
+    ttl: int
+    until: int
+    progressed: bool = False
+    by: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.by is None
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who calls.
+
+    `terminal`: a person's; `tickets`: runs claimed from here, oldest first; `env`: (run, card, whether the lock is
+    right) from a worker's environment; `named`: the run that the call names.
+    """
+
+    name: str
+    terminal: bool = False
+    bridge: bool = False
+    tickets: tuple[int, ...] = ()
+    env: tuple[int, str, bool] | None = None
+    named: int | None = None
+
+
+@dataclass(frozen=True)
+class Who:
+    """A seat as the rules see it on one card (P70): its kind, the run that it shows, whether the run was guessed."""
+
+    kind: str
+    name: str
+    terminal: bool
+    shown: int | None = None
+    right: bool = True
+    guessed: bool = False
+    unclear: bool = False
+
+
+@dataclass
+class Limits:
+    """The bounds that the settings give."""
+
+    recurrences: int = 2
+    lost_leases: int = 5
+    rounds: int = 5
+
+
+class Questions:
+    """The board as the rules want it."""
+
+    def __init__(self, now: int, limits: Limits) -> None:
+        self.now = now
+        self.limits = limits
+        self.cards: dict[str, Card] = {}
+        self.runs: dict[int, Run] = {}
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A verb happens wholly or not at all (P1)."""
+        kept = copy.deepcopy((self.cards, self.runs))
+        try:
+            yield
+        except Kept:
+            raise
+        except Refused:
+            self.cards, self.runs = kept
+            raise
+
+    def advance(self, seconds: int) -> None:
+        self.now += seconds
+
+    # --- questions -------------------------------------------------------------------------------------------
+    def counts_as_done(self, card_id: str) -> bool:  # P4
+        card = self.cards[card_id]
+        return card.status == "done" or (card.status == "archived" and card.was_done)
+
+    def waits_for(self, card: Card) -> list[str]:
+        return [p for p in card.parents if not self.counts_as_done(p)]
+
+    def children(self, card_id: str) -> list[Card]:
+        return [c for c in self.cards.values() if card_id in c.parents]
+
+    def gate(self, card: Card) -> str:  # P3
+        if card.at is not None and card.at > self.now:
+            return "scheduled"
+        if self.waits_for(card):
+            return "todo"
+        return "review" if card.phase == "review" else "ready"
+
+    def quarantined(self, card: Card) -> bool:  # P14c
+        return any(r.card == card.id and r.by == "override" and r.until > self.now for r in self.runs.values())
+
+    def lapsed(self, card: Card) -> bool:  # P10
+        return card.run is not None and self.runs[card.run].until <= self.now
+
+    def may_start(self, card: Card) -> bool:  # P3b
+        if card.status in ("ready", "review"):
+            return not self.waits_for(card) and not self.quarantined(card)
+        return card.status == "running" and self.lapsed(card)
+
+    def who(self, seat: Seat, card_id: str | None) -> Who:  # P70, P12b
+        if seat.env is not None:
+            run, _, right = seat.env
+            return Who("worker", seat.name, False, run, right)
+        kind = "bridge" if seat.bridge else "human"
+        if seat.named is not None:
+            return Who("human" if seat.terminal else "bridge", seat.name, seat.terminal, seat.named)
+        mine = [n for n in seat.tickets if card_id is not None and self.runs[n].card == card_id]
+        if not mine:
+            return Who(kind, seat.name, seat.terminal)
+        newest = self.runs[mine[-1]]
+        lost = any(self.runs[n].by in LOST for n in mine[:-1])
+        if newest.open and not seat.terminal:
+            kind = "bridge"  # only while that run is open
+        return Who(kind, seat.name, seat.terminal, newest.id, guessed=True, unclear=lost and newest.open)
+
+    def holds(self, who: Who, card: Card) -> bool:  # P12
+        return who.shown is not None and who.shown == card.run and who.right
+
+    def _acting(
+        self, seat: Seat, card: Card, *, override: bool = False, persons: bool = False
+    ) -> tuple[Who, Run | None, set[str]]:
+        """Who acts, on which run of its own, and what forbids it (P12, P12c); `persons`: the verb is a person's."""
+        who = self.who(seat, card.id)
+        if seat.env is not None and seat.env[1] != card.id:
+            return who, None, {"forbidden"}
+        if who.unclear:
+            return who, None, {"claim_lost"}
+        if self.holds(who, card):
+            assert card.run is not None
+            return who, self.runs[card.run], set()
+        free = who.kind == "human" and (who.shown is None or (who.guessed and (who.terminal or persons)))
+        if free and (card.run is None or override):
+            return who, None, set()
+        return who, None, {"claim_lost"}
+
+    def _repeats(self, who: Who, card: Card, verb: str) -> bool:  # P12
+        run = self.runs.get(who.shown) if who.shown is not None else None
+        return run is not None and run.card == card.id and run.by == verb and who.right and not who.unclear
+
+    def _persons(self, seat: Seat, card: Card) -> None:
+        who = self.who(seat, card.id)
+        if who.kind != "human":
+            raise Refused("forbidden", "claim_lost") if who.unclear else Refused("forbidden")
