@@ -116,7 +116,12 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
         BoardNotFound, StoreRefused: it cannot be opened.
     """
     store = sqlite.SqliteStore(place.database, store_options(env), SystemClock(), read_only=not write)
-    workspaces = module("hermes_kanban.workspace.base").Workspaces(place.workspaces, env.values.text("default_workdir"))
+
+    def workdir() -> str:
+        """The board's own, else the home's."""
+        return str(boards.description(place).get("default_workdir") or env.values.text("default_workdir"))
+
+    workspaces = module("hermes_kanban.workspace.base").Workspaces(place.workspaces, workdir)
     ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid())
     who = caller(env, place, tasks) if write else _callers().Caller(name_of(env), pid=os.getpid())
     made: Board = module("hermes_kanban.kernel.board").Board(store, env.values, who, ports)

@@ -12,6 +12,7 @@ from hermes_kanban.base.errors import (
     InvalidValue,
     KeyRequired,
     NotClaimable,
+    NothingReady,
     TaskNotFound,
     UnknownAssignee,
     WrongState,
@@ -136,6 +137,51 @@ def test_a_card_created_as_blocked_is_held_for_a_person(world: World) -> None:  
         world.script().claim(card.id)
     assert world.person.unblock(card.id, "B").status == s.READY
     assert world.person.show(card.id).comments[-1].body == "B: YAML"
+    world.verified()
+
+
+GIVEN: dict[str, object] = {
+    "title": "card",
+    "body": "what",
+    "acceptance": "proof",
+    "assignee": "bot",
+    "reviewer": "rev",
+    "priority": 3,
+    "tenant": "north",
+    "workspace_kind": s.DIR,
+    "workspace_path": "/srv",
+    "idempotency_key": "k",
+    "max_runtime_seconds": 60,
+    "max_retries": 4,
+    "skills": ("sql", "python"),
+    "model_override": "large",
+    "provider_override": "someone",
+    "goal": True,
+    "goal_max_turns": 9,
+    "session_id": "chat",
+    "created_by": "sue",
+    "scheduled_at": 1_800_000_060,
+}
+ELSEWHERE = {"parents", "status", "reason", "branch_name", "name"}  # each has a test of its own
+
+
+def test_every_field_of_a_draft_is_kept(world: World) -> None:  # P50b, C71
+    assert GIVEN.keys() | ELSEWHERE == set(TaskDraft.FIELDS)
+    card = world.card(**GIVEN)
+    assert {field: getattr(card, field) for field in GIVEN} == GIVEN
+    world.verified()
+
+
+def test_a_start_time_is_honoured(world: World) -> None:  # C71, P3
+    card = world.card(scheduled_at=world.clock.now_ms() // 1000 + 60)
+    world.clock.advance(59)
+    with world.refuses(card, WrongState):
+        world.script().claim(card.id)
+    with world.unchanged(NothingReady):
+        world.script().claim()
+    world.clock.advance(1)
+    assert world.script().claim().task.id == card.id
+    assert world.kinds(card) == ["created", "due", "claimed"]
     world.verified()
 
 

@@ -320,14 +320,14 @@ def test_a_worktree_is_made_on_a_new_branch(places: Workspaces, root: Path, repo
 
 
 def test_a_worktree_of_the_board_s_repository(root: Path, repository: Path) -> None:  # D20: default_workdir
-    places = Workspaces(str(root), str(repository))
+    places = Workspaces(str(root), lambda: str(repository))
     places.check(WORKTREE, None, "topic")
     places.prepare(TASK, WORKTREE, None, "topic")
     assert branch_of(root / TASK) == "topic"
 
 
 def test_the_card_s_repository_comes_before_the_board_s(root: Path, repository: Path) -> None:  # D20
-    places = Workspaces(str(root), "/nowhere")
+    places = Workspaces(str(root), lambda: "/nowhere")
     places.check(WORKTREE, str(repository), None)
     unchecked(places, WORKTREE, None)
 

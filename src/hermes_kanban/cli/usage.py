@@ -69,14 +69,14 @@ def usage_line(verb: Verb) -> str:
 def explained(verb: Verb, message: str) -> tuple[str, str]:
     """Return message and hint for a command line that argparse, or the declaration, turned down."""
     prefix = "unrecognized arguments: "
-    hint = f"`hermes kanban {verb.name} --help` lists them all"
-    if message.startswith(prefix):
-        words = message.removeprefix(prefix).split()
-        flags = [f"--{p.name}" for p in verb.parameters if not p.positional] + ["--board", "--json", "--quiet"]
-        near = difflib.get_close_matches(words[0].split("=")[0], flags, 1)
-        hint = (f"did you mean {near[0]}? " if near else "words that begin with - go behind `--`; ") + hint
-        message = f"{verb.name} does not know {words[0][:60]}"
-    return message.replace("argument --p_", "--"), hint
+    more = f"`hermes kanban {verb.name} --help` says more"
+    if not message.startswith(prefix):
+        return message.removeprefix("argument "), more
+    word = message.removeprefix(prefix).split()[0]
+    flags = [f"--{p.name}" for p in verb.parameters if not p.positional] + ["--board", "--json", "--quiet"]
+    near = difflib.get_close_matches(word.split("=")[0], flags, 1)
+    guess = f"did you mean {near[0]}? " if near else "" if word.startswith("--") else "a text goes behind `--`; "
+    return f"{verb.name} has no option {word[:60]}", guess + more
 
 
 def verb_help(verb: Verb) -> str:

@@ -83,7 +83,8 @@ class Board(Reader):
             raise lost
 
     def _context(self, tx: Transaction, verb: str, task_id: str | None, run: int | None = None) -> Context:
-        who = identify(tx, self._caller, task_id, run)
+        known_by = None if verb == "claim" else task_id  # a new claim stands on no earlier one (P10)
+        who = identify(tx, self._caller, known_by, run)
         require(who.actor, verb, task_id)
         return Context(tx, who.actor, self._settings, who.fence, who.implicit, self.warnings)
 

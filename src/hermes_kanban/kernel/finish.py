@@ -127,12 +127,12 @@ def _done(
         "escalated": False,
         "completed_at": ctx.now,
         "scheduled_at": None,
-        "eligible_at": None,
-        "eligible_reason": None,
         "last_failure_error": None,
         "answer_comment_id": None,
         **quarantine,
     }
+    if not quarantine and card.eligible_reason != s.QUARANTINE:  # a quarantine outlives a later reopen (P14c)
+        changes |= {"eligible_at": None, "eligible_reason": None}
     if handoff.result is not None:
         changes["result"] = handoff.result
     payload: dict[str, Any] = {}

@@ -17,6 +17,7 @@ from hermes_kanban.workspace import directory, scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LONGEST_TASK_ID = 64
@@ -27,12 +28,12 @@ class Workspaces:
 
     Args:
         root: the folder that holds what we make; made on demand.
-        default_workdir: `kanban.default_workdir`, the repository of worktrees that name none.
+        default_workdir: finds the repository of worktrees that name none ("": there is none); asked only for them.
     """
 
-    def __init__(self, root: str, default_workdir: str = "") -> None:
+    def __init__(self, root: str, default_workdir: Callable[[], str] = str) -> None:
         self.root = os.path.abspath(root)
-        self.default_workdir = default_workdir
+        self._default_workdir = default_workdir
 
     def check(self, kind: str, path: str | None, branch: str | None) -> None:
         """Refuse at create what could never be prepared (D20, C97).
@@ -91,7 +92,7 @@ class Workspaces:
 
     def _repository(self, path: str | None) -> str:
         """Return the repository of a worktree: the card's, else the board's."""
-        found = (self.default_workdir or None) if path is None else path
+        found = (self._default_workdir() or None) if path is None else path
         if found is not None:
             return directory.normal(found, kind=WORKTREE)
         raise WorkspaceFailed(
