@@ -280,7 +280,7 @@ def test_the_rules_table_is_the_specifications(kind: str) -> None:  # P70
     anywhere = {
         s.WORKER: {"comment"},
         s.BRIDGE: {"comment", "claim", "create"},
-        s.ORCHESTRATOR: {"comment", "create", "apply", "link", "unlink", "unblock", "specify", "decompose"},
+        s.ORCHESTRATOR: {"comment", "create", "apply", "link", "unblock", "specify", "decompose"},
     }
     if kind in anywhere:
         assert {verb for verb, scope in RIGHTS[kind].items() if scope == OWN} == own

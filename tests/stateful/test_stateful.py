@@ -1,6 +1,7 @@
 """The kernel and the model side by side: random verbs by random callers, the same answer and the same board (T2).
 
-`HERMES_TEST_EXAMPLES` (default 40) says how many histories are made, `HERMES_TEST_STEPS` (default 50) how long each is.
+`HERMES_TEST_EXAMPLES` (default 150) says how many histories are made, `HERMES_TEST_STEPS` (default 50)
+how long each is.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Side(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-model-"))
         self.world = SqliteWorld(self.folder)
         self.world.set(reclaim_limit=LIMITS.lost_leases, review_round_limit=LIMITS.rounds)
+        self.person = self.world.person
         self.model = Model(self.world.clock.now_ms() // 1000, LIMITS)
         self.claims: dict[str, list[Claim]] = {name: [] for name in ("ann", *SCRIPTS)}
         self.closed: dict[int, tuple[object, ...]] = {}
@@ -73,7 +75,7 @@ class Side(RuleBasedStateMachine):
         try:
             if self.sound:  # else the step that failed is what is to be seen
                 self.everything_agrees()
-                assert self.world.person.verify() == ()  # P81
+                assert self.person.verify() == ()  # P81
         finally:
             self.world.close()
             shutil.rmtree(self.folder)
@@ -115,7 +117,7 @@ class Side(RuleBasedStateMachine):
     def both(self, real: Callable[[], Any], ideal: Callable[[Any], Any]) -> tuple[Any, Any]:
         """Call the kernel, then the model (which hears the answer for new ids); both accept, or both refuse alike."""
         self.changed, self.sound = True, False
-        before = self.world.person.last_event_id()
+        before = self.person.last_event_id()
         answer, code = None, None
         try:
             answer = real()
@@ -125,7 +127,7 @@ class Side(RuleBasedStateMachine):
         if refused is not None:
             assert code in refused.codes, f"the kernel says {code or 'yes'}, the rules {sorted(refused.codes)}"
             if code != "claim_lost" and not isinstance(refused, Kept):
-                assert self.world.person.last_event_id() == before, f"{code} left an event"
+                assert self.person.last_event_id() == before, f"{code} left an event"
             self.sound = True
             return None, None
         assert code is None, f"the kernel says {code}, the rules yes"
@@ -139,7 +141,7 @@ class Side(RuleBasedStateMachine):
         if not self.changed:
             return
         self.changed = False
-        page = self.world.person.list(Filter(archived=True, sort="seq", limit=100))
+        page = self.person.list(Filter(archived=True, sort="seq", limit=100))
         rows = {listed.task.id: listed.task for listed in page.cards}
         assert list(rows) == list(self.model.cards)
         for card_id, row in rows.items():
@@ -155,7 +157,7 @@ class Side(RuleBasedStateMachine):
             self.one_card(card_id, row.status, row.current_run_id)
 
     def one_card(self, card_id: str, status: str, current: int | None) -> None:
-        shown = self.world.person.show(card_id, events=1)
+        shown = self.person.show(card_id, events=1)
         still = [run for run in shown.runs if run.outcome is None]
         assert [run.id for run in still] == ([current] if status == "running" else [])  # P2
         waits = [p.id for p in shown.parents if p.status != "done" and not p.archived_done]
@@ -168,7 +170,7 @@ class Side(RuleBasedStateMachine):
         for run in still:
             assert run.claim_expires == self.model.runs[run.id].until  # P13
         assert shown.comment_count == self.model.cards[card_id].comments
-        reasons = self.world.person.why(card_id)[1].claimable
+        reasons = self.person.why(card_id)[1].claimable
         assert (not reasons) == self.model.may_start(self.model.cards[card_id])  # P3b
 
 
@@ -344,7 +346,7 @@ class Boards(Side):
 
     @rule()
     def release_due(self) -> None:
-        self.both(self.world.person.release_due, lambda _: self.model.release_due())
+        self.both(self.person.release_due, lambda _: self.model.release_due())
 
     @rule(seat=st.sampled_from(["ann", "ann", "stranger", "worker"]), card=cards)
     def reopen(self, seat: str, card: str) -> None:
@@ -382,12 +384,12 @@ class Boards(Side):
 
     @rule()
     def the_log_rebuilds_the_board(self) -> None:
-        assert self.world.person.verify() == ()  # P81
+        assert self.person.verify() == ()  # P81
 
 
 TestBoards = Boards.TestCase
 TestBoards.settings = settings(
-    max_examples=int(os.environ.get("HERMES_TEST_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("HERMES_TEST_EXAMPLES", "150")),
     stateful_step_count=int(os.environ.get("HERMES_TEST_STEPS", "50")),
     deadline=None,
     derandomize=False,

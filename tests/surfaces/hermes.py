@@ -88,7 +88,9 @@ class Hermes:
 
     def create(self, title: str = "card", *words: str) -> str:
         """Make a card; return its id."""
-        key = () if any(w.startswith("--idempotency-key") for w in words) else ("--idempotency-key", os.urandom(8).hex())
+        key = (
+            () if any(w.startswith("--idempotency-key") for w in words) else ("--idempotency-key", os.urandom(8).hex())
+        )
         return self.ok("create", title, *key, *words, "-q")
 
     def status(self, task: str) -> str:

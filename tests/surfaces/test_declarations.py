@@ -59,7 +59,12 @@ def test_each_argument_of_the_method_can_be_given(verb: Verb) -> None:
 
 @each_with_method
 def test_what_the_method_needs_is_required(verb: Verb) -> None:
-    needed = {n for n, p in arguments(verb).items() if p.default is p.empty} - {"wanted", "handoff", "reason", "changes"}
+    needed = {n for n, p in arguments(verb).items() if p.default is p.empty} - {
+        "wanted",
+        "handoff",
+        "reason",
+        "changes",
+    }
     required = {p.target.partition(".")[0] for p in verb.parameters if p.required}
     may_be_worked_out = {"since"} if verb.name == "watch" else set()
     assert needed - may_be_worked_out == required - {"changes"}

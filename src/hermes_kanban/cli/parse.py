@@ -92,7 +92,7 @@ def parse(verb: Verb, words: list[str]) -> Parsed:
         if not parameter.positional:
             values[parameter.name] = _option(reader, parameter, found[f"p_{parameter.name}"])
     values |= _positionals(reader, verb, [*(found["words"] or []), *tail])
-    return Parsed(values, one_board(found["board"] or []), json=found["json"], quiet=found["quiet"])
+    return Parsed(values, one_board([str(name) for name in found["board"] or []]), json=found["json"], quiet=found["quiet"])
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -116,14 +116,13 @@ def one_board(given: list[str]) -> str | None:
 def _option(reader: Reader, parameter: Parameter, given: Any) -> Any:
     if parameter.type == "flag":
         return bool(given)
+    # argparse takes `--` out of `--note=--` too, in some releases, and leaves an empty list.
+    texts = [text if isinstance(text, str) else "--" for text in given or []]
     if parameter.many:
-        texts = [part for text in given or [] for part in _parts(parameter, text)]
-        return tuple(reader.value(parameter, text) for text in texts)
-    if not given:
-        return None
-    if len(given) > 1:
-        raise Usage(f"--{parameter.name} is given {len(given)} times", hint="give it once")
-    return reader.value(parameter, given[0])
+        return tuple(reader.value(parameter, part) for text in texts for part in _parts(parameter, text))
+    if len(texts) > 1:
+        raise Usage(f"--{parameter.name} is given {len(texts)} times", hint="give it once")
+    return reader.value(parameter, texts[0]) if texts else None
 
 
 def _parts(parameter: Parameter, text: str) -> list[str]:

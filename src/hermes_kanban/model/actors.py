@@ -21,7 +21,7 @@ _OWN_CARD = {
 RIGHTS: dict[str, dict[str, str]] = {
     s.WORKER: _OWN_CARD | {"comment": ANY},
     s.ORCHESTRATOR: _OWN_CARD
-    | {name: ANY for name in ("comment", "create", "apply", "link", "unlink", "unblock", "specify", "decompose")},
+    | {name: ANY for name in ("comment", "create", "apply", "link", "unblock", "specify", "decompose")},
     s.BRIDGE: _OWN_CARD | {"comment": ANY, "claim": ANY, "create": ANY},
     s.DISPATCHER: {name: ANY for name in ("claim", "end-run", "release-due", "probe", "reclaim", "heartbeat")},
 }

@@ -1,0 +1,212 @@
+"""Processes race and are killed on one board for a minute: 0 violations (T1, T1b). And the checker's own tests.
+
+`HERMES_TEST_RACE_SECONDS` (default 60) says how long, `HERMES_TEST_RACE_SEED` repeats a seed, which a failure prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_kanban.base.errors import ClaimLost
+from hermes_kanban.kernel.board import Board
+from hermes_kanban.kernel.finish import Handoff
+from hermes_kanban.model.claim import Claim
+from tests.histories import checker, soak
+from tests.histories.recorder import Recorder
+from tests.world import World
+
+SECONDS = float(os.environ.get("HERMES_TEST_RACE_SECONDS", "60"))
+SEED = int(os.environ.get("HERMES_TEST_RACE_SEED", "0")) or random.SystemRandom().getrandbits(31)
+PROCESSES = 6
+
+
+@pytest.mark.timeout(SECONDS * 2 + 240)
+def test_processes_racing_and_being_killed_violate_nothing(tmp_path: Path) -> None:  # T1, T1b, P1, P10, P12, P14, P80
+    report = soak.Race(tmp_path, PROCESSES, SEED).run(SECONDS)
+    print(f"seed {SEED}: {report.text()}")
+    assert not report.violations, f"seed {SEED}\n" + "\n".join(v.report() for v in report.violations[:5])
+    assert report.killed > 0
+    assert report.calls["claim"] > 0
+    assert report.calls["complete"] > 0
+    assert report.endings["claim_lost"] > 0  # late writers were there
+
+
+# --- the checker itself -------------------------------------------------------------------------------------------
+
+
+class Story:
+    """A short true history, recorded from a real board; the tests below falsify it."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self._world = world
+        self._path = folder / "history.jsonl"
+        self._pen = Recorder(str(self._path), "p1")
+        self.parent = world.card("parent").id
+        self.child = world.card("child", parents=(self.parent,)).id
+        board, self.first = self.claim(self.parent, "bot")
+        self.call("heartbeat", self.first, lambda: board.heartbeat(self.parent, "h1"), "h1")
+        world.clock.advance(61)
+        other, self.second = self.claim(self.parent, "other")
+        self.call("complete", self.first, lambda: board.complete(self.parent, Handoff("late")), "late")
+        self.call("comment", self.second, lambda: other.comment(self.parent, "c1"), "c1")
+        self.call("complete", self.second, lambda: other.complete(self.parent, Handoff("d1")), "d1")
+        self.claim(self.child, "bot")
+
+    def claim(self, card: str, name: str) -> tuple[Board, Claim]:
+        taken = self._pen.call(
+            "claim",
+            {"task": card},
+            lambda: self._world.script(name).claim(card, ttl=60),
+            lambda c: {"task": c.task.id, "run": c.run.id, "lock": c.run.claim_lock},
+        )
+        return self._world.script(name, taken), taken
+
+    def call(self, verb: str, claim: Claim, act: Any, token: str) -> None:
+        args = {"task": claim.task.id, "token": token, "run": claim.run.id, "lock": claim.run.claim_lock}
+        self._pen.call(verb, args, act, lambda _: {})
+
+    def history(self) -> checker.History:
+        history = checker.read(self._path.read_text(encoding="utf-8").splitlines())
+        soak.complete(history, self._world.person)
+        history.tails = {"t1": [(0, [event["id"] for event in history.events])]}
+        return history
+
+
+@pytest.fixture
+def story(world: World, tmp_path: Path) -> Story:
+    return Story(world, tmp_path)
+
+
+def rules(history: checker.History) -> set[str]:
+    return {violation.rule for violation in checker.check(history)}
+
+
+def event(history: checker.History, kind: str, nth: int = 0) -> dict[str, Any]:
+    return [e for e in history.events if e["kind"] == kind][nth]
+
+
+def drop(history: checker.History, gone: dict[str, Any]) -> None:
+    """Take an event out of the log as if it had never been written: the ids close up."""
+    history.events = [e for e in history.events if e is not gone]
+    for place, left in enumerate(history.events, start=1):
+        left["id"] = place
+    history.tails = {}
+
+
+def test_a_true_history_passes(story: Story) -> None:
+    history = story.history()
+    assert checker.check(history) == []
+    assert [call.error for call in history.calls if call.args.get("token") == "late"] == [ClaimLost.code]
+
+
+def test_a_double_winner_is_caught_with_its_two_calls(story: Story) -> None:  # P10
+    history = story.history()
+    claims = [call for call in history.calls if call.verb == "claim"]
+    claims[1].answer = dict(claims[0].answer or {})
+    found = [v for v in checker.check(history) if v.rule == "two winners"]
+    assert found
+    assert found[0].calls == claims[:2]
+    assert all(json.dumps(call.__dict__) in found[0].report() for call in claims[:2])
+
+
+def test_a_claim_of_a_held_card_is_caught(story: Story) -> None:  # P2, P10
+    history = story.history()
+    drop(history, event(history, "reclaimed"))
+    found = [v for v in checker.check(history) if v.rule == "two holders"]
+    assert [e["run_id"] for e in found[0].events] == [story.first.run.id, story.second.run.id]
+
+
+@pytest.mark.parametrize("kind", ["heartbeat", "commented", "completed"])
+def test_a_lost_write_is_caught(story: Story, kind: str) -> None:  # T1b
+    history = story.history()
+    drop(history, event(history, kind))
+    assert "lost write" in rules(history)
+
+
+def test_a_lost_claim_is_caught(story: Story) -> None:  # T1b
+    history = story.history()
+    last = event(history, "claimed", -1)
+    del history.runs[last["run_id"]]
+    drop(history, last)
+    assert "lost write" in rules(history)
+
+
+def test_an_accepted_late_write_is_caught(story: Story) -> None:  # P12, P14
+    history = story.history()
+    late = next(call for call in history.calls if call.args.get("token") == "late")
+    late.answer, late.error = {}, None
+    assert "lost write" in rules(history)  # acknowledged, yet nothing there
+    done = event(history, "completed")
+    done["payload"]["summary"], done["run_id"] = "late", story.first.run.id
+    assert {"late write"} <= rules(history)
+
+
+def test_a_write_with_another_runs_fence_is_caught(story: Story) -> None:  # P12
+    history = story.history()
+    done = next(call for call in history.calls if call.args.get("token") == "d1")
+    done.args["run"] = story.first.run.id
+    assert "fence" in rules(history)
+
+
+def test_a_refused_call_that_left_something_is_caught(story: Story) -> None:  # P1
+    history = story.history()
+    done = next(call for call in history.calls if call.args.get("token") == "d1")
+    done.answer, done.error = None, "claim_lost"
+    assert rules(history) == {"refused or repeated write"}
+
+
+def test_a_killed_call_may_have_happened_or_not(story: Story) -> None:  # T1b
+    history = story.history()
+    done = next(call for call in history.calls if call.args.get("token") == "d1")
+    done.answer = done.end = None
+    assert rules(history) == set()
+    done.args["token"] = "never"
+    assert rules(history) == set()
+
+
+def test_a_child_that_runs_before_its_parent_is_caught(story: Story) -> None:  # P3, P4, P10
+    history = story.history()
+    moved, early = event(history, "completed"), event(history, "promoted")
+    history.events.remove(early)
+    history.events.insert(history.events.index(moved), early)
+    for place, left in enumerate(history.events, start=1):
+        left["id"] = place
+    found = [v for v in checker.check(history) if v.rule == "child before parent"]
+    assert found[0].events[-1] is early
+
+
+def test_a_gap_and_a_swapped_commit_are_caught(story: Story) -> None:  # P80
+    history = story.history()
+    history.events[3]["id"] += 1
+    assert "event ids" in rules(history)
+    history = story.history()
+    beat, comment = event(history, "heartbeat"), event(history, "commented")
+    beat["payload"], comment["payload"] = comment["payload"], beat["payload"]
+    beat["kind"], comment["kind"] = "commented", "heartbeat"
+    assert "commit order" in rules(history)
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 4, 3], [1, 2, 4]])
+def test_a_tailer_that_misses_an_event_is_caught(story: Story, ids: list[int]) -> None:  # P80
+    history = story.history()
+    history.tails = {"t1": [(0, ids)]}
+    assert rules(history) == {"tail"}
+
+
+def test_a_row_that_left_the_log_is_caught(story: Story) -> None:  # P81
+    history = story.history()
+    history.tasks[story.parent]["status"] = "ready"
+    assert rules(history) == {"row and log"}
+
+
+def test_a_fault_and_a_torn_line_are_told_apart(story: Story) -> None:
+    history = story.history()
+    history.calls[0].error = "fault"
+    assert "fault" in rules(history)
+    assert checker.read(['{"line": "call", "proc']).calls == []
