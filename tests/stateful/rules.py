@@ -182,7 +182,7 @@ class Questions:
         who = self.who(seat, card.id)
         if seat.env is not None and seat.env[1] != card.id:
             return who, None, {"forbidden"}
-        if who.unclear:
+        if who.unclear and not persons:
             return who, None, {"claim_lost"}
         if self.holds(who, card):
             assert card.run is not None
@@ -199,4 +199,4 @@ class Questions:
     def _persons(self, seat: Seat, card: Card) -> None:
         who = self.who(seat, card.id)
         if who.kind != "human":
-            raise Refused("forbidden", "claim_lost") if who.unclear else Refused("forbidden")
+            raise Refused("forbidden")

@@ -37,7 +37,7 @@ from tests.stateful.model import Model
 from tests.stateful.rules import Kept, Limits, Refused, Seat
 from tests.world import FULL_REASON, SqliteWorld
 
-MOST_CARDS = 7
+MOST_CARDS = 6
 LIMITS = Limits(recurrences=2, lost_leases=3, rounds=3)
 SCRIPTS = ("bot", "other", "rev")  # non-interactive callers that keep the tickets of their claims
 RARE = ("stranger", "bridge", "late", "forger", "naming", "worker")
@@ -238,7 +238,7 @@ class Boards(Side):
         board, who, _ = self.caller(seat, child)
         self.both(lambda: board.unlink(parent, child), lambda _: self.model.unlink(who, parent, child))
 
-    @rule(seat=SEATS, card=cards, ttl=TTL)
+    @rule(seat=st.sampled_from([*SCRIPTS, *SCRIPTS, "ann", *RARE]), card=cards, ttl=TTL)
     def claim(self, seat: str, card: str, ttl: int) -> None:
         board, who, _ = self.caller(seat, card)
         answer, _ = self.both(
@@ -323,6 +323,28 @@ class Boards(Side):
         )
         if answer is not None:
             assert answer.already == told
+
+    @rule(
+        seat=st.sampled_from(SCRIPTS),
+        card=cards,
+        end=st.sampled_from(["complete", "block", "block", "request_review", "request_changes", "lapse"]),
+        kind=KINDS,
+    )
+    def shift(self, seat: str, card: str, end: str, kind: str | None) -> None:
+        """A script claims the card and ends its run, which other rules do apart: so that histories go deeper."""
+        if self.model.cards[card].status in ("blocked", "scheduled"):
+            self.release(seat="ann", card=card, promote=False)
+        self.claim(seat=seat, card=card, ttl=60)
+        if end == "lapse":
+            self.time_passes(seconds=61)
+        elif end == "complete":
+            self.complete(seat=seat, card=card, summary=True, override=False)
+        elif end == "block":
+            self.block(seat=seat, card=card, kind=kind, full=True, override=False)
+        elif end == "request_review":
+            self.request_review(seat=seat, card=card, reviewer="rev", override=False)
+        else:
+            self.request_changes(seat=seat, card=card, override=False)
 
     @rule(seat=st.sampled_from(["ann", "ann", "ann", "stranger", "bot", "worker"]), card=cards, promote=YES)
     def release(self, seat: str, card: str, promote: bool) -> None:

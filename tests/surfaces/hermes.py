@@ -71,6 +71,10 @@ class Hermes:
         """Run a shell script with these positional parameters, as a process of its own: another caller (P12b)."""
         return self.run(["sh", "-c", script, "sh", *words])
 
+    def script(self) -> Script:
+        """Start a shell that lives on: a caller of its own that keeps what it claimed (P12b)."""
+        return Script(self.env)
+
     def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start `hermes kanban WORDS` and do not wait."""
         given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -100,6 +104,34 @@ class Hermes:
     def kinds(self, task: str) -> list[str]:
         """Return the kinds of a card's events, in order."""
         return [event["kind"] for event in self.ask("events", "--task", task)]
+
+
+class Script:
+    """A shell that does one line after the other, as long as it is not closed or killed."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(["sh"], env=dict(env), **pipes)
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def __call__(self, line: str) -> tuple[int, str]:
+        """Do a line; return its exit code, and what it printed on both streams."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{{ {line}\n}} </dev/null 2>&1; _code=$?; echo; echo end $_code\n".encode())
+        self.process.stdin.flush()
+        lines: list[str] = []
+        while not (lines and lines[-1].startswith("end ")):
+            read = self.process.stdout.readline().decode()
+            assert read, f"the script ended: {lines}"
+            lines.append(read)
+        return int(lines.pop().split()[1]), "".join(lines).strip()
 
 
 def line_of(process: subprocess.Popen[bytes]) -> str:

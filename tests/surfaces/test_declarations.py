@@ -92,7 +92,7 @@ def test_a_declaration_is_in_order(verb: Verb) -> None:
         if parameter.limit:
             assert parameter.limit in LIMITS
         if parameter.type == "flag":
-            assert not (parameter.many or parameter.required)
+            assert (parameter.many, parameter.required) == (False, False)
 
 
 def test_every_verb_that_a_caller_may_use_is_declared() -> None:

@@ -26,7 +26,9 @@ def test_what_a_terminal_would_obey_is_shown_escaped(char: str) -> None:  # T7
     assert shown.isascii()
 
 
-@pytest.mark.parametrize("text", ["plain", "ä ö ü", "日本語　全角", "👩‍👩‍👧‍👦 ❤️", "non\u00a0breaking", "\\x1b as it is written"])
+@pytest.mark.parametrize(
+    "text", ["plain", "ä ö ü", "日本語　全角", "👩‍👩‍👧‍👦 ❤️", "non\u00a0breaking", "\\x1b as it is written"]
+)
 def test_what_is_harmless_stays(text: str) -> None:
     assert safe(text) == text
 

@@ -92,7 +92,9 @@ def parse(verb: Verb, words: list[str]) -> Parsed:
         if not parameter.positional:
             values[parameter.name] = _option(reader, parameter, found[f"p_{parameter.name}"])
     values |= _positionals(reader, verb, [*(found["words"] or []), *tail])
-    return Parsed(values, one_board([str(name) for name in found["board"] or []]), json=found["json"], quiet=found["quiet"])
+    return Parsed(
+        values, one_board([str(name) for name in found["board"] or []]), json=found["json"], quiet=found["quiet"]
+    )
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

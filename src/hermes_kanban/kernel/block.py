@@ -44,7 +44,7 @@ def block(ctx: Context, card: Task, reason: Reason, kind: str | None, *, overrid
     transitions.check(card, "block")
     check_template(ctx, reason, kind)
     landing = _landing(ctx, card, kind, reason)
-    quarantine = failures.end_by_override(ctx, card, run, "block") if run and not mine else {}
+    quarantine = failures.leave(ctx, card, run, "block", mine=mine)
     facts: dict[str, Any] = {"end_reason": reason.text}
     kept = run if run and mine else finish.by_hand(ctx, card, facts, s.OUT_BLOCKED)
     payload = {"reason": first_line(reason.what or reason.text), "kind": landing.kind, "cause": reason.cause}

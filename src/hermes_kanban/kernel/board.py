@@ -15,6 +15,7 @@ from hermes_kanban.kernel import (
     claim,
     create,
     edit,
+    failures,
     find,
     finish,
     links,
@@ -31,7 +32,7 @@ from hermes_kanban.kernel.create import Created
 from hermes_kanban.kernel.finish import Closed, Handoff
 from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.model import status as s
-from hermes_kanban.model.actors import Actor, require
+from hermes_kanban.model.actors import BY_RUN, Actor, require
 from hermes_kanban.model.claim import Caps, Claim
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task, TaskDraft
@@ -84,7 +85,7 @@ class Board(Reader):
 
     def _context(self, tx: Transaction, verb: str, task_id: str | None, run: int | None = None) -> Context:
         known_by = None if verb == "claim" else task_id  # a new claim stands on no earlier one (P10)
-        who = identify(tx, self._caller, known_by, run)
+        who = identify(tx, self._caller, known_by, run, by_run=verb in BY_RUN)
         require(who.actor, verb, task_id)
         return Context(tx, who.actor, self._settings, who.fence, who.implicit, self.warnings)
 
@@ -298,6 +299,12 @@ class Board(Reader):
         """Release every scheduled card whose time has come (the dispatcher's)."""
         with self._store.write() as tx:
             return release.due(Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings))
+
+    def prove_ended(self, run: int) -> Task:
+        """Note that no process of a closed run is left (the dispatcher's): its card may be claimed again (P14c)."""
+        with self._store.write() as tx:
+            ctx = Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings)
+            return failures.proven_ended(ctx, find.run(tx, run))
 
     def reopen(self, task: str) -> edit.Reopened:
         """Open a done card again."""

@@ -69,11 +69,14 @@ class Identity(Record):
     implicit: bool = False
 
 
-def identify(tx: Transaction, caller: Caller, task_id: str | None, run: int | None = None) -> Identity:
+def identify(
+    tx: Transaction, caller: Caller, task_id: str | None, run: int | None = None, *, by_run: bool = True
+) -> Identity:
     """Return who acts on this card (None: on no card).
 
     Args:
         run: the run that the caller names (`--run`), which picks one of its tickets.
+        by_run: the verb acts through a run, so that it must be clear through which (P12b).
 
     Raises:
         ClaimLost: a run was named of which the caller has neither ticket nor lock, or an owner that lost a claim
@@ -86,7 +89,7 @@ def identify(tx: Transaction, caller: Caller, task_id: str | None, run: int | No
     if run is not None and task_id is not None:
         return Identity(_holder_actor(caller, None), _named_fence(caller, run))
     if task_id is not None:
-        found = _exported(tx, caller, task_id) or _ticketed(tx, caller, task_id)
+        found = _exported(tx, caller, task_id) or _ticketed(tx, caller, task_id, by_run=by_run)
         if found:
             return found
     return Identity(_free_actor(caller))
@@ -131,14 +134,14 @@ def _exported(tx: Transaction, caller: Caller, task_id: str) -> Identity | None:
     return Identity(_holder_actor(caller, None), Fence(number, caller.lock or ""))
 
 
-def _ticketed(tx: Transaction, caller: Caller, task_id: str) -> Identity | None:
+def _ticketed(tx: Transaction, caller: Caller, task_id: str, *, by_run: bool) -> Identity | None:
     mine = [ticket for ticket in caller.tickets if ticket.task_id == task_id]
     if not mine:
         return None
     newest = max(mine, key=lambda ticket: ticket.run_id)
     row = tx.one("runs.by_id", id=newest.run_id)
     held = find.run(tx, newest.run_id) if row else None
-    if held and held.open and any(_was_lost(tx, ticket) for ticket in mine if ticket is not newest):
+    if by_run and held and held.open and any(_was_lost(tx, ticket) for ticket in mine if ticket is not newest):
         raise ClaimLost(
             f"this caller lost an earlier claim of {task_id}: which run it acts for is not clear",
             hint=f"name it: --run {newest.run_id}",

@@ -132,12 +132,14 @@ def _open(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run]:
 
 
 def refuse_self_review(ctx: Context, card: Task, name: str) -> None:
-    """Who did the work may not judge it, save a person at a terminal (P30, P30b).
+    """Whoever did work of this round may not judge it, save a person at a terminal (P30, P30b, C73).
 
     Raises:
-        SelfReview: the name is the implementer's.
+        SelfReview: the name is an implementer's.
     """
-    if card.implementer != name or ctx.actor.may_always_decide or ctx.settings.flag("allow_self_review"):
+    if ctx.actor.may_always_decide or ctx.settings.flag("allow_self_review"):
+        return
+    if card.implementer != name and not ctx.tx.one("runs.implemented", task_id=card.id, profile=name):
         return
     raise SelfReview(
         f"{name} did the work on {card.id} and may not review it",
@@ -199,6 +201,10 @@ def unprepared(ctx: Context, run: Run, error: Refusal) -> None:
     """End a claim whose workspace could not be prepared: nothing is left running, nothing is counted (P11)."""
     card = find.task(ctx.tx, run.task_id)
     if card.current_run_id != run.id:
+        return
+    starts = failures.starts_today(ctx, card)
+    if starts >= ctx.settings.number("starts_per_day"):  # free returns are bounded too (P44)
+        failures.give_up(ctx, card, run, failures.End(s.RECLAIMED, "workspace", error.message), starts)
         return
     runs.close(ctx, run, s.RECLAIMED, {"end_reason": "workspace", "error": error.message}, by_owner=True)
     again = ctx.now + ctx.settings.number("workspace_retry_seconds")

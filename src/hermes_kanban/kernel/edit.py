@@ -6,8 +6,8 @@ from hermes_kanban.base.errors import InvalidValue, OpenChildren, WrongState
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import failures, fence, find, gate, links, runs, values
 from hermes_kanban.kernel.apply import NOT_HELD, change, move
-from hermes_kanban.model import policy, transitions
 from hermes_kanban.model import status as s
+from hermes_kanban.model import transitions
 from hermes_kanban.model.task import Task
 from hermes_kanban.store import rows
 
@@ -94,11 +94,9 @@ def archive(ctx: Context, card: Task, children: str | None, *, override: bool = 
     run, mine = fence.holder(ctx, card, "archive", override=override)
     if card.status != s.DONE:
         _settle_children(ctx, card, children, override=override)
-    extra: dict[str, Any] = {}
+    extra = failures.leave(ctx, card, run, "archive", mine=mine)
     if run and mine:
         runs.close(ctx, run, s.RECLAIMED, {"end_reason": s.ARCHIVED, "end_verb": "archive"}, by_owner=True)
-    elif run:
-        extra = failures.end_by_override(ctx, card, run, "archive")
     changes = {**NOT_HELD, "archived_done": card.status == s.DONE, **extra}
     return move(ctx, card, "archive", s.ARCHIVED, changes, run_id=run.id if run else None)
 
@@ -150,7 +148,7 @@ def unarchive(ctx: Context, card: Task) -> Task:
 def reopen(ctx: Context, card: Task) -> Reopened:
     """Open a done card again. Ready children wait; started ones are left alone and named (P6)."""
     transitions.check(card, "reopen")
-    changes = {**policy.FRESH, "completed_at": None, "phase": s.WORK, "review_rounds": 0}
+    changes = {"completed_at": None, "phase": s.WORK, "review_rounds": 0}
     moved = move(ctx, card, "reopen", gate.target(ctx.tx, card, phase=s.WORK), changes)
     waiting, started = gate.regate_children(ctx, card.id)
     if started:
@@ -163,6 +161,6 @@ def reclaim(ctx: Context, card: Task) -> Task:
     transitions.check(card, "reclaim")
     run = find.open_run(ctx.tx, card)
     assert run is not None, "a running card has an open run (P2)"
-    quarantine = failures.end_by_override(ctx, card, run, "reclaim")
+    quarantine = failures.leave(ctx, card, run, "reclaim", mine=False)
     payload = {"reason": "human", "by": ctx.actor.label}
     return move(ctx, card, "reclaim", gate.target(ctx.tx, card), quarantine, payload, run_id=run.id)

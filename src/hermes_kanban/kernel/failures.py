@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import find, gate, runs
-from hermes_kanban.kernel.apply import move
+from hermes_kanban.kernel.apply import change, move
 from hermes_kanban.model import policy
 from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
@@ -34,6 +34,7 @@ class End(Record):
         exit_code, exit_kind: as the durable exit record has them.
         retry_at: when the provider said that one may try again, epoch seconds.
         terminal: the provider refused credential, model or TLS (exit 78).
+        proven: no process of the run is left; False when a host fell silent (P14c).
     """
 
     outcome: str
@@ -43,6 +44,7 @@ class End(Record):
     exit_kind: str | None = None
     retry_at: int | None = None
     terminal: bool = False
+    proven: bool = True
 
 
 def origin(ctx: Context, card: Task) -> str:
@@ -63,21 +65,13 @@ def end(ctx: Context, card: Task, found: End) -> Task:
     """Close the open run with this outcome, book it, and return or block the card."""
     run = find.open_run(ctx.tx, card)
     assert run is not None, "only a running card's run can end (P2)"
-    starts = ctx.tx.one("runs.started_since", task_id=card.id, since=ctx.now - DAY)
-    assert starts is not None
     ledger = policy.book(
-        policy.Ledger(
-            card.consecutive_failures,
-            card.counted_failures,
-            card.violation_streak,
-            card.reclaim_streak,
-            card.rate_limit_streak,
-        ),
+        _before(card),
         found.outcome,
         terminal=found.terminal,
         progressed=run.progressed,
         max_retries=card.max_retries,
-        starts_today=starts[0],
+        starts_today=starts_today(ctx, card),
         limits=_limits(ctx),
     )
     if ledger.trips:
@@ -85,9 +79,34 @@ def end(ctx: Context, card: Task, found: End) -> Task:
     return _return(ctx, card, run, found, ledger)
 
 
+def give_up(ctx: Context, card: Task, run: Run, found: End, starts: int) -> Task:
+    """Close the run and block the card because it was started too often in a day (P44)."""
+    before = _before(card)
+    counters = policy.Verdict(*(getattr(before, name) for name in before.FIELDS))
+    return _trip(ctx, card, run, found, counters.evolve(trips=policy.too_many_starts(starts)))
+
+
+def _before(card: Task) -> policy.Ledger:
+    return policy.Ledger(
+        card.consecutive_failures,
+        card.counted_failures,
+        card.violation_streak,
+        card.reclaim_streak,
+        card.rate_limit_streak,
+    )
+
+
+def starts_today(ctx: Context, card: Task) -> int:
+    """Return how often the card was started within a day (P44)."""
+    row = ctx.tx.one("runs.started_since", task_id=card.id, since=ctx.now - DAY)
+    assert row is not None
+    return int(row[0])
+
+
 def _return(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict) -> Task:
-    runs.close(ctx, run, found.outcome, _facts(found), by_owner=False)
-    changes = ledger.counters() | _wait(ctx, card, found, ledger)
+    changes = ledger.counters() | _wait(ctx, card, run, found, ledger)
+    changes |= _unproven(ctx, card.evolve(eligible_at=changes.get("eligible_at")), run, found)
+    runs.close(ctx, run, found.outcome, _facts(found, run), by_owner=False)
     if found.error:
         changes["last_failure_error"] = found.error
     payload = _payload(found) | ({"until": changes["eligible_at"]} if changes.get("eligible_at") else {})
@@ -97,8 +116,9 @@ def _return(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdi
 
 def _trip(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict) -> Task:
     outcome = s.CRASHED if found.terminal else s.GAVE_UP
-    runs.close(ctx, run, outcome, _facts(found), by_owner=False)
-    changes = ledger.counters() | {
+    changes = ledger.counters() | _unproven(ctx, card, run, found)
+    runs.close(ctx, run, outcome, _facts(found, run), by_owner=False)
+    changes |= {
         "sticky": ledger.sticky,
         "hold_reason": ledger.trips,
         "hold_release": s.BY_PERSON,
@@ -110,39 +130,66 @@ def _trip(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict
     return move(ctx, card, "trip", s.BLOCKED, changes, payload, run_id=run.id)
 
 
-def _wait(ctx: Context, card: Task, found: End, ledger: policy.Verdict) -> dict[str, Any]:
+def _wait(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict) -> dict[str, Any]:
     """Return until when the card may not be claimed again, and why: growing and spread (P42, P44)."""
     if found.outcome == s.RATE_LIMITED:
         pause = policy.doubled(ctx.settings.number("rate_limit_cooldown_seconds"), ledger.rate_limits, 3600)
         return {"eligible_at": found.retry_at or ctx.now + pause, "eligible_reason": s.COOL_DOWN}
-    if ledger.failures > card.consecutive_failures:
+    lost = found.outcome == s.RECLAIMED and not run.pull  # who takes a pull card over is there already
+    if lost or ledger.failures > card.consecutive_failures:
         base = ctx.settings.number("retry_backoff_seconds")
-        pause = policy.spread(policy.doubled(base, ledger.failures, 3600), card.id, ledger.failures)
+        times = ledger.reclaims if lost else ledger.failures
+        pause = policy.spread(policy.doubled(base, times, 3600), card.id, times)
         return {"eligible_at": ctx.now + pause, "eligible_reason": s.BACK_OFF} if pause else {}
     return {}
 
 
-def quarantine(ctx: Context, card: Task, run: Run) -> dict[str, Any]:
-    """Return the columns that keep others off a card whose run was ended from outside (P12c, P14c)."""
-    until = runs.hold_until(run)
-    if until is None or until <= ctx.now or until <= (card.eligible_at or 0):
+def leave(ctx: Context, card: Task, run: Run | None, verb: str, *, mine: bool) -> dict[str, Any]:
+    """Return the columns that keep others off a card while its last worker may still be at work (P14c).
+
+    Called by every verb that closes a run, before it does. Somebody else's run is ended here at once, by a
+    person's override (P12c); the caller's own is closed by the verb itself.
+    """
+    if run is None:
         return {}
-    return {"eligible_at": until, "eligible_reason": s.QUARANTINE}
-
-
-def end_by_override(ctx: Context, card: Task, run: Run, verb: str) -> dict[str, Any]:
-    """End somebody else's run because a person acts on the card; return the quarantine's columns (P12c)."""
-    closed = runs.close(ctx, run, s.RECLAIMED, {"end_reason": f"override:{verb}"}, by_owner=False)
+    columns = _quarantine(ctx, card, run, by_owner=mine)
+    if mine:
+        return columns
+    runs.close(ctx, run, s.RECLAIMED, {"end_reason": f"override:{verb}"}, by_owner=False)
     ctx.warn(f"run {run.id} of {run.profile or run.claimed_by} was ended; its worker's writes are refused from now on")
-    columns = quarantine(ctx, card, closed)
     if columns:
         left = columns["eligible_at"] - ctx.now
         ctx.warn(f"nobody can claim {card.id} for another {left} s: its last worker may still be at work")
     return columns
 
 
-def _facts(found: End) -> dict[str, Any]:
-    return {
+def _quarantine(ctx: Context, card: Task, run: Run, *, by_owner: bool) -> dict[str, Any]:
+    number = ctx.settings.number("quarantine_seconds")
+    until = runs.stays_until(run, by_owner=by_owner, quarantine_seconds=number)
+    if until is None or until <= max(ctx.now, card.eligible_at or 0):
+        return {}
+    return {"eligible_at": until, "eligible_reason": s.QUARANTINE}
+
+
+def proven_ended(ctx: Context, run: Run) -> Task:
+    """Note that no process of a closed run is left; the card's quarantine for it is over (P14c)."""
+    card = find.task(ctx.tx, run.task_id)
+    if not ctx.tx.run("runs.ended", id=run.id):
+        return card
+    last = find.last_run(ctx.tx, card.id)
+    if card.eligible_reason != s.QUARANTINE or last is None or last.id != run.id:
+        return card
+    free = {"eligible_at": None, "eligible_reason": None}
+    return change(ctx, card, "reconciled", free, {"process": s.ENDED}, run_id=run.id)
+
+
+def _unproven(ctx: Context, card: Task, run: Run, found: End) -> dict[str, Any]:
+    return {} if found.proven else _quarantine(ctx, card, run, by_owner=False)
+
+
+def _facts(found: End, run: Run) -> dict[str, Any]:
+    gone = {"process_state": s.ENDED} if found.proven and not run.pull else {}
+    return gone | {
         "end_reason": found.reason,
         "error": found.error,
         "exit_code": found.exit_code,

@@ -102,7 +102,7 @@ def complete(ctx: Context, card: Task, handoff: Handoff, *, override: bool = Fal
     if card.phase == s.REVIEWING:
         claim.refuse_self_review(ctx, card, _judge(run, mine) or ctx.actor.name)
     _made_by(ctx, run, handoff.created)
-    quarantine = failures.end_by_override(ctx, card, run, "complete") if run and not mine else {}
+    quarantine = failures.leave(ctx, card, run, "complete", mine=mine)
     kept = run if mine else _by_hand(ctx, card, handoff, s.COMPLETED)
     done = _done(ctx, card, handoff, kept, quarantine, override=override and not mine)
     promoted = gate.promote_children(ctx, card.id)
@@ -201,7 +201,7 @@ def request_review(
             hint=f"`hermes kanban complete {card.id} --summary …` or `hermes kanban request-changes {card.id} TEXT`",
             task_id=card.id,
         )
-    quarantine = failures.end_by_override(ctx, card, run, "request-review") if run and not mine else {}
+    quarantine = failures.leave(ctx, card, run, "request-review", mine=mine)
     implementer = run.profile if run and mine else card.implementer or card.assignee or ctx.actor.name
     who = _distinct(ctx, card, implementer, reviewer or card.reviewer or ctx.settings.text("reviewer") or None)
     changes = {**policy.FRESH, "phase": s.REVIEWING, "reviewer": who, "implementer": implementer, **quarantine}

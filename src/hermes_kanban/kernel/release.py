@@ -55,7 +55,7 @@ def promote(ctx: Context, card: Task) -> Task:
             task_id=card.id,
             open_parents=list(parents),
         )
-    changes = _released(card) | policy.FRESH | {"escalated": False}
+    changes = _released(card) | {"escalated": False, "sticky": False}  # only `unblock` forgives failures (P40)
     return move(ctx, card, "promote", gate.target(ctx.tx, card), changes)
 
 
@@ -79,10 +79,9 @@ def schedule(ctx: Context, card: Task, at: int | None, reason: str | None, *, ov
         "hold_reason": reason or ("waits for its start time" if at else "parked"),
         "hold_release": s.BY_TIME if at else s.BY_PERSON,
     }
+    changes |= failures.leave(ctx, card, run, "schedule", mine=mine)
     if run and mine:
         runs.close(ctx, run, s.OUT_SCHEDULED, {"end_verb": "schedule", "end_reason": reason}, by_owner=True)
-    elif run:
-        changes |= failures.end_by_override(ctx, card, run, "schedule")
     payload = {"at": at, "reason": reason}
     return move(ctx, card, "schedule", s.SCHEDULED, changes, payload, run_id=run.id if run else None)
 

@@ -42,7 +42,7 @@ def request_changes(ctx: Context, card: Task, text: str, *, override: bool = Fal
             hint="changes are requested by a reviewer, of a card in review",
             task_id=card.id,
         )
-    quarantine = failures.end_by_override(ctx, card, run, VERB) if run and not mine else {}
+    quarantine = failures.leave(ctx, card, run, VERB, mine=mine)
     comment = thread.add(ctx, card, text, author=None, run=run if mine else None)
     facts = {"end_reason": text, "end_verb": VERB, "end_result": {}}
     kept = run if run and mine else finish.by_hand(ctx, card, {"end_reason": text}, s.CHANGES_REQUESTED)

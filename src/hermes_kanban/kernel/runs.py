@@ -35,11 +35,15 @@ def close(ctx: Context, run: Run, outcome: str, facts: dict[str, Any] | None = N
     return run.evolve(**changes)
 
 
-def hold_until(run: Run) -> int | None:
-    """Return until when a card whose run was ended from outside stays closed to claims, if at all (P14c)."""
-    if run.process_state != s.CLOSING:
-        return None
-    return run.claim_expires
+def stays_until(run: Run, *, by_owner: bool, quarantine_seconds: int) -> int | None:
+    """Return until when nobody else may claim the card of an open run that is about to be closed (P14c).
+
+    A pull claim's process is nobody's to prove: its owner's own close ends it, else the lease decides. A supervised
+    run's card waits until its processes are proven gone, or, where nobody can tell, lease and quarantine are over.
+    """
+    if run.pull:
+        return None if by_owner else run.claim_expires
+    return None if run.process_state == s.ENDED else run.claim_expires + quarantine_seconds
 
 
 def manual(ctx: Context, task_id: str, claimed_from: str, outcome: str, facts: dict[str, Any]) -> Run:

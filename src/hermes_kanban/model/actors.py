@@ -18,6 +18,8 @@ _OWN_CARD = {
     "attach": OWN,
 }
 
+BY_RUN = frozenset((*_OWN_CARD, "comment"))  # verbs through which a run acts on its card (P12)
+
 RIGHTS: dict[str, dict[str, str]] = {
     s.WORKER: _OWN_CARD | {"comment": ANY},
     s.ORCHESTRATOR: _OWN_CARD

@@ -97,8 +97,13 @@ def book(
     elif outcome == s.RECLAIMED and after.reclaims >= limits.reclaims:
         after = after.evolve(trips=f"it lost its lease {after.reclaims} times in a row without progress")
     if not after.trips and starts_today >= limits.starts_per_day:
-        return after.evolve(trips=f"it was started {starts_today} times in a day")
+        return after.evolve(trips=too_many_starts(starts_today))
     return after
+
+
+def too_many_starts(starts: int) -> str:
+    """Return why a card that was started so often is blocked (P44)."""
+    return f"it was started {starts} times in a day"
 
 
 def _counted(before: Ledger, outcome: str, *, progressed: bool) -> Verdict:

@@ -23,7 +23,10 @@ SELECT t.* FROM tasks AS t WHERE t.seq = (
 SELECT t.* FROM tasks AS t WHERE t.seq = (
   SELECT q.seq FROM task_rows AS q INDEXED BY task_rows_review
   WHERE q.status = 'review' AND (:assignee IS NULL) AND (q.eligible_at IS NULL OR q.eligible_at <= :now)
-    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+    AND (:mine IS NULL OR (q.implementer IS NOT :mine AND NOT EXISTS (
+      SELECT 1 FROM task_runs AS w WHERE w.task_id = q.id AND w.role = 'implementer' AND w.profile = :mine
+        AND w.id > coalesce((SELECT max(c.id) FROM task_runs AS c
+                             WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
     AND NOT EXISTS (SELECT 1 FROM task_links AS l JOIN task_rows AS p ON p.id = l.parent_id
       WHERE l.child_id = q.id AND (p.status <> 'done' AND NOT (p.status = 'archived' AND p.archived_done = 1)))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
@@ -32,7 +35,10 @@ SELECT t.* FROM tasks AS t WHERE t.seq = (
 SELECT t.* FROM tasks AS t WHERE t.seq = (
   SELECT q.seq FROM task_rows AS q INDEXED BY task_rows_review_of
   WHERE q.status = 'review' AND q.reviewer = :assignee AND (q.eligible_at IS NULL OR q.eligible_at <= :now)
-    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+    AND (:mine IS NULL OR (q.implementer IS NOT :mine AND NOT EXISTS (
+      SELECT 1 FROM task_runs AS w WHERE w.task_id = q.id AND w.role = 'implementer' AND w.profile = :mine
+        AND w.id > coalesce((SELECT max(c.id) FROM task_runs AS c
+                             WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
     AND NOT EXISTS (SELECT 1 FROM task_links AS l JOIN task_rows AS p ON p.id = l.parent_id
       WHERE l.child_id = q.id AND (p.status <> 'done' AND NOT (p.status = 'archived' AND p.archived_done = 1)))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
@@ -41,7 +47,10 @@ SELECT t.* FROM tasks AS t WHERE t.seq = (
 SELECT t.* FROM tasks AS t WHERE t.seq = (
   SELECT q.seq FROM task_rows AS q INDEXED BY task_rows_review_of
   WHERE q.status = 'review' AND q.reviewer IS NULL AND :assignee IS NOT NULL AND (q.eligible_at IS NULL OR q.eligible_at <= :now)
-    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+    AND (:mine IS NULL OR (q.implementer IS NOT :mine AND NOT EXISTS (
+      SELECT 1 FROM task_runs AS w WHERE w.task_id = q.id AND w.role = 'implementer' AND w.profile = :mine
+        AND w.id > coalesce((SELECT max(c.id) FROM task_runs AS c
+                             WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
     AND NOT EXISTS (SELECT 1 FROM task_links AS l JOIN task_rows AS p ON p.id = l.parent_id
       WHERE l.child_id = q.id AND (p.status <> 'done' AND NOT (p.status = 'archived' AND p.archived_done = 1)))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
@@ -53,7 +62,10 @@ SELECT t.* FROM tasks AS t WHERE t.id = (
   WHERE r.outcome IS NULL AND r.pull = 1 AND r.claim_expires <= :now AND r.role = :role
     AND (:assignee IS NULL
       OR CASE r.role WHEN 'reviewer' THEN q.reviewer ELSE q.assignee END IS nullif(:assignee, 'none'))
-    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+    AND (:mine IS NULL OR (q.implementer IS NOT :mine AND NOT EXISTS (
+      SELECT 1 FROM task_runs AS w WHERE w.task_id = q.id AND w.role = 'implementer' AND w.profile = :mine
+        AND w.id > coalesce((SELECT max(c.id) FROM task_runs AS c
+                             WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
 
 -- name: claims.due

@@ -76,3 +76,13 @@ SELECT 1 FROM task_runs WHERE profile = :profile LIMIT 1;
 
 -- name: runs.profiles
 SELECT DISTINCT profile FROM task_runs WHERE profile IS NOT NULL ORDER BY profile LIMIT :limit;
+
+-- name: runs.ended
+UPDATE task_runs SET process_state = 'ended' WHERE id = :id AND outcome IS NOT NULL AND process_state <> 'ended';
+
+-- name: runs.implemented
+-- Whether this name did work of the present round: since changes were requested last (P30b).
+SELECT 1 FROM task_runs AS r
+WHERE r.task_id = :task_id AND r.role = 'implementer' AND r.profile = :profile AND r.id > coalesce(
+  (SELECT max(c.id) FROM task_runs AS c WHERE c.task_id = :task_id AND c.outcome = 'changes_requested'), 0)
+LIMIT 1;

@@ -1,0 +1,58 @@
+"""What the model found in the kernel, kept as short stories."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_kanban.base.errors import ClaimLost, NotClaimable
+from hermes_kanban.kernel.finish import Handoff
+from hermes_kanban.model import status as s
+from hermes_kanban.model.claim import Claim
+from tests.world import World
+
+
+def twice_claimed(world: World, name: str = "bot", **facts: bool) -> tuple[Claim, Claim]:
+    """Let one caller lose a claim of a card to its own second claim."""
+    first = world.script(name, **facts).claim(world.card().id, ttl=60)
+    world.clock.advance(61)
+    return first, world.script(name, first, **facts).claim(first.task.id, ttl=60)
+
+
+def test_a_card_in_review_comes_back_from_the_archive_to_review(world: World) -> None:  # P3
+    card = world.in_review()
+    world.person.archive(card.id)
+    assert world.person.unarchive(card.id).status == s.REVIEW
+    world.verified()
+
+
+def test_a_quarantine_outlives_complete_and_reopen(world: World) -> None:  # P14c
+    _, claim = world.claimed(ttl=600)
+    world.person.reclaim(claim.task.id)
+    world.person.complete(claim.task.id, Handoff("done by hand"))
+    world.person.reopen(claim.task.id)
+    with pytest.raises(NotClaimable):
+        world.script("other").claim(claim.task.id)
+    world.clock.advance(601)
+    assert world.script("other").claim(claim.task.id).run.id > claim.run.id
+    world.verified()
+
+
+def test_who_lost_two_claims_of_a_card_may_claim_it_again(world: World) -> None:  # P10, P12b
+    first, second = twice_claimed(world)
+    with pytest.raises(ClaimLost):
+        world.script("bot", first, second).heartbeat(first.task.id)
+    assert world.script("bot", first, second).heartbeat(first.task.id, run=second.run.id)[0].open
+    world.clock.advance(61)
+    third = world.script("bot", first, second).claim(first.task.id)
+    assert third.run.id > second.run.id
+    world.verified()
+
+
+def test_a_person_who_lost_a_claim_may_still_decide_about_the_card(world: World) -> None:  # P12b, P70
+    first, second = twice_claimed(world, "ann", interactive=True)
+    person = world.script("ann", first, second, interactive=True)
+    other = world.card()
+    assert person.link(first.task.id, other.id).gated
+    assert person.archive(first.task.id, "release").status == s.ARCHIVED
+    assert world.status(other) == s.READY
+    world.verified()
