@@ -10,8 +10,8 @@ import pytest
 
 from tests.world import SqliteWorld, World
 
-for _name in [n for n in os.environ if n.startswith("HERMES_") and not n.startswith("HERMES_TEST_")]:  # nothing of the caller's may leak into a test
-    del os.environ[_name]
+for _name in [n for n in os.environ if n.startswith("HERMES_") and not n.startswith("HERMES_TEST_")]:
+    del os.environ[_name]  # nothing of the caller's may leak into a test
 
 
 @pytest.fixture(params=["sqlite"])

@@ -105,7 +105,7 @@ class Racer:
         token = self._token()
         parents = tuple(self._random.sample(self._cards, k=min(len(self._cards), self._random.choice((0, 0, 1, 2)))))
         key = f"key{self._random.randrange(KEYS)}" if self._random.random() < 0.2 else None
-        extra = {"scheduled_at": int(time.time()) + 2} if self._random.random() < 0.05 else {}
+        extra: dict[str, Any] = {"scheduled_at": int(time.time()) + 2} if self._random.random() < 0.05 else {}
         draft = TaskDraft(token, parents=parents, idempotency_key=key, priority=self._random.randint(-2, 2), **extra)
         args = {"token": token, "parents": list(parents), "key": key}
         self._recorder.call(

@@ -129,7 +129,7 @@ class Model(Questions):
             return self._opened(card, seat.name, ttl, run_id)
 
     def _own_work(self, name: str, terminal: bool, card: Card) -> bool:  # P30, P30b
-        return card.phase == "review" and card.implementer == name and not terminal
+        return card.phase == "review" and name in {card.implementer, *card.hands} and not terminal
 
     def _opened(self, card: Card, name: str, ttl: int, run_id: int) -> Run:
         role = "reviewer" if card.status == "review" else "implementer"
@@ -137,6 +137,7 @@ class Model(Questions):
         card.status, card.run = "running", run_id
         if role == "implementer":
             card.implementer = name
+            card.hands.add(name)
         return run
 
     def claim_next(self, seat: Seat, ttl: int, run_id: int, *, review: bool, assignee: str | None) -> Run:
@@ -240,6 +241,7 @@ class Model(Questions):
         card.phase, card.assignee, card.rounds = "work", card.implementer or card.assignee, card.rounds + 1
         card.status = "blocked" if card.rounds >= self.limits.rounds else self.gate(card)  # P31, P30b
         card.comments += 1
+        card.hands.clear()  # a new round begins
         return False
 
     def block(self, seat: Seat, card_id: str, kind: str | None, *, full: bool, override: bool) -> bool:

@@ -36,6 +36,7 @@ class Card:
     assignee: str | None = None
     reviewer: str | None = None
     implementer: str | None = None
+    hands: set[str] = field(default_factory=set)  # who did work of this round
     phase: str = "work"
     at: int | None = None
     was_done: bool = False

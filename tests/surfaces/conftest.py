@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +25,21 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hermes(template: Path, tmp_path: Path) -> Hermes:
-    """The command in a fresh home with an empty default board."""
-    home = tmp_path / "home"
-    shutil.copytree(template, home)
-    return Hermes(home)
+def runtime() -> Iterator[str]:
+    """A folder for sockets with a short path: a socket's own may have about a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="hk") as folder:
+        yield folder
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Hermes:
+def hermes(template: Path, tmp_path: Path, runtime: str) -> Hermes:
+    """The command in a fresh home with an empty default board."""
+    home = tmp_path / "home"
+    shutil.copytree(template, home)
+    return Hermes(home, XDG_RUNTIME_DIR=runtime)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, runtime: str) -> Hermes:
     """The command in a home that does not exist yet."""
-    return Hermes(tmp_path / "home")
+    return Hermes(tmp_path / "home", XDG_RUNTIME_DIR=runtime)

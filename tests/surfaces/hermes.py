@@ -80,6 +80,10 @@ class Hermes:
         given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([HERMES, "kanban", *words], env=self.env, **(given | options))
 
+    def waiters(self) -> int:
+        """Return how many processes wait for a change of a board."""
+        return len(list(Path(self.variables["XDG_RUNTIME_DIR"], "hermes-kanban").glob("*.sock")))
+
     def ok(self, *words: str, stdin: bytes | None = None) -> str:
         """Run a verb that must succeed; return what it printed, without the end of the line."""
         answer = self(*words, stdin=stdin)
@@ -109,9 +113,9 @@ class Hermes:
 class Script:
     """A shell that does one line after the other, as long as it is not closed or killed."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], *words: str) -> None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        self.process = subprocess.Popen(["sh"], env=dict(env), **pipes)
+        self.process = subprocess.Popen(["sh", "-s", "--", *words], env=dict(env), **pipes)
 
     def __enter__(self) -> Script:
         return self

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
+from hermes_kanban.store import sqlite
 from tests.surfaces.hermes import Hermes
 
 REASON = """cause: spec undecided
@@ -188,6 +190,14 @@ def test_verify_says_whether_all_agrees(hermes: Hermes) -> None:
     hermes.create()
     assert hermes.ok("verify") == "ok"
     assert hermes.ask("verify") == {"ok": True, "findings": [], "warnings": []}
+    file = apsw.Connection(str(hermes.home / "kanban.db"))
+    file.create_scalar_function(sqlite.GUARD, lambda: None, 0)
+    file.execute("UPDATE task_rows SET priority = 5")
+    file.close()
+    answer = hermes("verify", "--json")
+    assert (answer.code, answer.json["ok"]) == (1, False)
+    assert "priority is 5" in answer.json["findings"][0]["problem"]
+    assert "priority is 5" in hermes("verify").out
 
 
 # --- work ---
@@ -206,6 +216,36 @@ def test_the_whole_way_of_a_card(hermes: Hermes) -> None:
     again = hermes.ask("complete", first, "--summary", "made it")
     assert (again["already"], again["promoted"], again["run"]["outcome"]) == (True, [second], s.COMPLETED)
     assert hermes.ok("verify") == "ok"
+
+
+def test_a_comment_on_a_running_card_reaches_its_worker(hermes: Hermes) -> None:  # P62b, C185
+    task = hermes.create()
+    with hermes.script() as worker:
+        worker(f"hermes kanban claim {task}")
+        told = hermes("comment", task, "mind the gap", "--json")
+        assert told.json["delivery"] == "next_heartbeat"
+        assert "next heartbeat" in hermes("comment", task, "and the step").err
+        notices = json.loads(worker(f"hermes kanban heartbeat {task} --json")[1])["notices"]
+        assert [one["body"] for one in notices] == ["mind the gap", "and the step"]
+        hermes.ok("comment", task, "a third")
+        assert "notice: comment 3 by human:" in worker(f"hermes kanban heartbeat {task}")[1]
+        assert worker(f"hermes kanban heartbeat {task}")[1] == f"{task} {s.RUNNING}"
+
+
+def test_metadata_that_nobody_could_read_back_is_refused(hermes: Hermes) -> None:  # P22
+    task = hermes.create()
+    for text in (
+        r'{"a": "\ud800"}',
+        '{"a": 1e999}',
+        '{"a": ' * 200 + "1" + "}" * 200,
+        '{"a": [' * 480 + "]}" * 480,
+        "[]",
+    ):
+        answer = hermes("complete", task, "--summary", "x", "--metadata", text, "--json")
+        assert (answer.code, answer.json["error"]["argument"].strip("-")) == (7, "metadata")
+    kept = {"a": "\x00\x1b ä \u2028", "b": 12345678901234567890123, "c": [[]], "": None}
+    hermes.ok("complete", task, "--summary", "x", "--metadata", json.dumps(kept))
+    assert hermes.ask("runs", task)[0]["metadata"] == kept
 
 
 def test_a_claim_s_document_has_all_that_a_worker_needs(hermes: Hermes) -> None:  # P11
@@ -383,29 +423,29 @@ def test_a_graph_may_be_yaml(hermes: Hermes) -> None:
     assert hermes.ask("show", made.out.split()[1])["title"] == "write: it"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[{title: a, titel: b}]", "unknown key 'titel'"),
-        ("[{name: a}]", "a title is required"),
-        ("[{title: a, parents: b}]", "must be a list"),
-        ("[{title: a, priority: high}]", "needs a number"),
-        ("[{title: a, priority: 5000}]", "-1000 to 1000"),
-        ("[{title: a, goal: 'yes'}]", "true or false"),
-        ("[{title: 5}]", "must be a text"),
-        ("[{title: a, parents: [b], name: b}]", "wait for each other"),
-        ("[{title: a}, {title: b, parents: [t_00000000]}]", "no task"),
-        ("{tasks: [{title: a}], more: 1}", "unknown key 'more'"),
-        ("[]", "list of tasks"),
-        ("a: [", "neither JSON nor YAML"),
-        ("[1]", "must be a map"),
-        ("!!python/object/apply:os.system [true]", "neither JSON nor YAML"),
-    ],
+FAULTS = (
+    ("[{title: a, titel: b}]", "unknown key 'titel'"),
+    ("[{name: a}]", "a title is required"),
+    ("[{title: a, parents: b}]", "must be a list"),
+    ("[{title: a, priority: high}]", "needs a number"),
+    ("[{title: a, priority: 5000}]", "-1000 to 1000"),
+    ("[{title: a, goal: 'yes'}]", "true or false"),
+    ("[{title: 5}]", "must be a text"),
+    ("[{title: a, parents: [b], name: b}]", "wait for each other"),
+    ("[{title: a}, {title: b, parents: [t_00000000]}]", "no task"),
+    ("{tasks: [{title: a}], more: 1}", "unknown key 'more'"),
+    ("[]", "list of tasks"),
+    ("a: [", "neither JSON nor YAML"),
+    ("[1]", "must be a map"),
+    ("!!python/object/apply:os.system [true]", "neither JSON nor YAML"),
 )
-def test_a_graph_with_a_fault_makes_nothing(hermes: Hermes, text: str, says: str) -> None:  # P50b, P53
-    answer = hermes("apply", "-", stdin=text.encode())
-    assert answer.code in (3, 4, 7)
-    assert says in answer.err
-    assert "Traceback" not in answer.err
-    assert answer.out == ""
-    assert hermes.ask("list") == []
+
+
+def test_a_graph_with_a_fault_makes_nothing(hermes: Hermes) -> None:  # P50b, P53
+    for text, says in FAULTS:
+        answer = hermes("apply", "-", stdin=text.encode())
+        assert answer.code in (3, 4, 7), (text, answer)
+        assert says in answer.err
+        assert "Traceback" not in answer.err
+        assert answer.out == ""
+    assert hermes.ask("events") == []

@@ -31,6 +31,7 @@ MODULES = {
 }
 MODULE_OF = {verb: module for module, names in MODULES.items() for verb in names}
 GROUPS = ("kanban",)
+KANBAN = "usage: hermes kanban [--board SLUG] VERB …"
 INTERRUPTED = 130
 _FAMILIES = {"boards": "boards list"}  # a first word that needs a second one, and what it means alone
 
@@ -94,15 +95,17 @@ def _command(words: list[str], out: Output) -> int:
 def _kanban(words: list[str], out: Output) -> int:
     """Find the verb among the words; `--board` and the like may stand before it."""
     before, rest = _leading(words)
-    if not rest or rest[0] in ("-h", "--help", "help"):
+    if not words or (rest and rest[0] in ("-h", "--help", "help")):
         raise parse.Helped(_usage().kanban_help())
+    if not rest:
+        return _refused(out, Usage("the verb is missing", hint="`hermes kanban --help` lists them"), KANBAN)
     name, rest = _verb_name(rest)
     verb = verbs.BY_NAME.get(verbs.ALIASES.get(name, name))
     if verb is None:
         error = Usage(
             f"kanban has no verb {name[:60]!r}", hint=f"{_usage().unknown(name)}`hermes kanban --help` lists them"
         )
-        return _refused(out, error, "usage: hermes kanban [--board SLUG] VERB …")
+        return _refused(out, error, KANBAN)
     try:
         parsed = parse.parse(verb, [*before, *rest])
     except Usage as error:

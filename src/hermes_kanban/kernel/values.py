@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import InvalidValue, UnknownAssignee
 from hermes_kanban.base.limits import LIMITS, in_range
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes_kanban.kernel.context import Context, Names
+
+_DEEPEST = 100  # levels of a JSON document
+_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def title(text: str) -> str:
@@ -82,15 +87,35 @@ def metadata(value: object) -> dict[str, Any] | None:
     """Return metadata that is a JSON object (P22).
 
     Raises:
-        InvalidValue: something else.
+        InvalidValue: something else, or an object with what JSON cannot hold (not a number, half a character).
     """
-    if value is None or isinstance(value, dict):
-        return value
-    raise InvalidValue(
-        "metadata must be a JSON object",
-        hint='for example --metadata \'{"changed_files": ["a.py"]}\'',
-        argument="metadata",
-    )
+    hint = 'for example --metadata \'{"changed_files": ["a.py"]}\''
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidValue("metadata must be a JSON object", hint=hint, argument="metadata")
+    if not _shallow(value):
+        raise InvalidValue(f"metadata is nested more than {_DEEPEST} deep", hint=hint, argument="metadata")
+    try:
+        text_value("metadata", _strict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"metadata is no JSON: {error}", hint=hint, argument="metadata") from error
+    return value
+
+
+def _shallow(value: object) -> bool:
+    """Whether a document is one that every reader can take in, however deep its own stack is."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for one in level
+            if isinstance(one, (dict, list, tuple))
+            for child in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def known_name(ctx: Context, names: Names, argument: str, who: str | None) -> None:

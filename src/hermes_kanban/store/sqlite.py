@@ -274,6 +274,8 @@ def _open(location: str, options: SqliteOptions, *, read_only: bool) -> apsw.Con
     for _ in range(2):
         connection = _connect(location, options, read_only=read_only)
         try:
+            # The very first read may meet the recovery of a log that a killed writer left, or its last closing.
+            connection.set_busy_timeout(round(options.wait_seconds * 1000))
             version = migrate.state_of(connection, location, options.newest)
             if not version:
                 raise _empty(location)

@@ -1,0 +1,162 @@
+"""Who is calling is seen from facts: ancestors, tickets, marks of the environment (P70, P71, C143)."""
+
+from __future__ import annotations
+
+import os
+import pty
+
+import pytest
+
+from hermes_kanban.model import status as s
+from tests.surfaces.hermes import Hermes, Script
+
+
+def inside_of(hermes: Hermes, database: str, run: int) -> Script:
+    """Start a shell whose command line is that of a shim: what it starts is inside of that run."""
+    return Script(hermes.env, "-m", "hermes_kanban.lanes.shim", database, str(run))
+
+
+@pytest.fixture
+def held(hermes: Hermes) -> tuple[str, int]:
+    """A card and the run that holds it."""
+    task = hermes.create("held")
+    return task, int(hermes.ask("claim", task, "--assignee", "bot", "--ttl", "600")["run_id"])
+
+
+def test_what_runs_below_a_shim_is_its_run_s_worker_whatever_it_says(hermes: Hermes, held: tuple[str, int]) -> None:
+    task, run = held  # P70
+    other = hermes.create("other")
+    with inside_of(hermes, f"{hermes.home}/kanban.db", run) as inside:
+        assert inside("unset HERMES_KANBAN_TASK; export HERMES_KANBAN_ROLE=human")[0] == 0
+        for line in (f"archive {other}", f"assign {other} ann", f"complete {other} --summary x", "create x", "init"):
+            code, said = inside(f"hermes kanban {line}")
+            assert code == 6, said
+            assert "hint: " in said
+        assert inside(f"hermes kanban archive {task}")[0] == 6
+        assert inside("hermes kanban boards create x")[0] == 6
+        assert inside("hermes kanban list")[0] == 0
+        assert inside(f"hermes kanban comment {other} 'a fact'")[0] == 0
+        assert inside(f"hermes kanban heartbeat {task} --note x")[0] == 0
+        assert inside(f"hermes kanban complete {task} --summary x") == (0, f"{task} {s.DONE}")
+    events = hermes.ask("events", "--task", task)
+    assert [event["actor"] for event in events if event["kind"] in ("heartbeat", "completed")] == ["worker:bot"] * 2
+    assert hermes.status(other) == s.READY
+    assert hermes.kinds(other)[-1] == "commented"
+
+
+def test_a_shim_of_another_board_makes_a_worker_without_a_card(hermes: Hermes, held: tuple[str, int]) -> None:
+    task, run = held
+    hermes.ok("boards", "create", "b")
+    with inside_of(hermes, f"{hermes.home}/kanban/boards/b/kanban.db", run) as inside:
+        assert inside(f"hermes kanban complete {task} --summary x")[0] == 6
+        assert inside(f"hermes kanban show {task}")[0] == 0
+    assert hermes.status(task) == s.RUNNING
+
+
+def test_a_worker_may_not_touch_another_s_card(hermes: Hermes, held: tuple[str, int]) -> None:  # C143
+    task, run = held
+    other = hermes.create("other")
+    lock = hermes.ask("show", task)["claim_lock"]
+    worker = hermes.set(HERMES_KANBAN_TASK=task, HERMES_KANBAN_RUN_ID=str(run), HERMES_KANBAN_CLAIM_LOCK=lock)
+    for words in (
+        ["complete", other, "--summary", "x"],
+        ["block", other, "x"],
+        ["heartbeat", other],
+        ["archive", task],
+    ):
+        answer = worker(*words, "--json")
+        assert (answer.code, answer.json["error"]["code"]) == (6, "forbidden")
+    assert worker("create", "x").code == 6
+    assert worker("init").code == 6
+    assert hermes.kinds(other) == ["created"]
+    assert worker.ok("complete", task, "--summary", "x") == f"{task} {s.DONE}"
+
+
+def test_a_delegated_child_may_only_read(hermes: Hermes, held: tuple[str, int]) -> None:  # P71
+    task, run = held
+    lock = hermes.ask("show", task)["claim_lock"]
+    child = hermes.set(
+        HERMES_DELEGATED_CHILD_CONTEXT="1",
+        HERMES_KANBAN_TASK=task,
+        HERMES_KANBAN_RUN_ID=str(run),
+        HERMES_KANBAN_CLAIM_LOCK=lock,
+    )
+    assert child("show", task).code == 0
+    for words in (
+        ["heartbeat", task],
+        ["complete", task, "--summary", "x"],
+        ["block", task, "x"],
+        ["comment", task, "x"],
+    ):
+        answer = child(*words, "--json")
+        assert answer.code == 6
+        assert "unset" not in answer.json["error"]["hint"]
+    assert child("boards", "create", "x").code == 6
+    assert hermes.status(task) == s.RUNNING
+
+
+@pytest.mark.parametrize("role", ["bridge", "orchestrator", "worker", "dispatcher"])
+def test_the_life_of_boards_is_a_person_s(bare: Hermes, role: str) -> None:  # P70
+    agent = bare.set(HERMES_KANBAN_ROLE=role)
+    for words in (["init"], ["boards", "create", "x"], ["boards", "switch", "x"]):
+        answer = agent(*words, "--json")
+        assert (answer.code, answer.json["error"]["code"]) == (6, "forbidden")
+    assert not bare.home.exists()
+
+
+def test_a_bridge_may_do_its_verbs_and_no_other(hermes: Hermes) -> None:
+    bridge = hermes.set(HERMES_KANBAN_ROLE="bridge", HERMES_KANBAN_NAME="bot")
+    task = bridge.create("x")
+    assert hermes.ask("show", task)["created_by"] == "bridge:bot"
+    for words in (["edit", task, "--title", "y"], ["promote", task], ["reclaim", task], ["link", task, task]):
+        answer = bridge(*words, "--json")
+        assert (answer.code, answer.json["error"]["code"]) == (6, "forbidden")
+    with bridge.script() as script:
+        assert script(f"hermes kanban claim {task}")[0] == 0
+        assert script(f"hermes kanban complete {task} --summary x")[0] == 0
+    assert hermes.ask("runs", task)[0]["profile"] == "bot"
+
+
+def test_a_person_at_a_terminal_stays_a_person_with_a_claim(hermes: Hermes) -> None:  # P70
+    def typed(*words: str) -> tuple[int, bytes, bytes]:
+        master, slave = pty.openpty()
+        process = hermes.set(HERMES_KANBAN_NAME="ann").start(*words, stdin=slave)
+        os.close(slave)
+        out, err = process.communicate(timeout=60)
+        os.close(master)
+        return process.returncode, out, err
+
+    code, out, err = typed("create", "no key is needed", "-q")
+    assert (code, err) == (0, b"")  # P51: only scripts are reminded of the key
+    task = out.decode().strip()
+    assert typed("claim", task)[0] == 0
+    assert typed("edit", task, "--priority", "3")[0] == 0
+    assert typed("request-review", task, "--summary", "mine")[0] == 0
+    assert typed("complete", task, "--summary", "and I may judge it")[0] == 0  # P30b
+    events = hermes.ask("events", "--task", task)
+    assert {event["actor"] for event in events} == {"human:ann"}
+    assert [run["role"] for run in hermes.ask("runs", task)] == [s.IMPLEMENTER, s.MANUAL]
+
+
+def test_reading_leaves_no_trace(hermes: Hermes, held: tuple[str, int]) -> None:
+    task, _ = held
+    files = [hermes.home / name for name in ("kanban.db", "kanban.db-wal") if (hermes.home / name).exists()]
+    before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+    listing = sorted(hermes.home.rglob("*"))
+    for words in (
+        ["list"],
+        ["show", task],
+        ["context", task],
+        ["board"],
+        ["inbox"],
+        ["why", task],
+        ["events"],
+        ["stats"],
+    ):
+        assert hermes(*words).code == 0
+        assert hermes(*words, "--json").code == 0
+    assert hermes("verify").code == 0
+    assert [(file.read_bytes(), file.stat().st_mtime_ns) for file in files] == before
+    assert sorted(p for p in hermes.home.rglob("*") if not p.name.endswith(("-shm", "-wal"))) == [
+        p for p in listing if not p.name.endswith(("-shm", "-wal"))
+    ]

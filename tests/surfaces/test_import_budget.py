@@ -1,0 +1,66 @@
+"""Start-up is a feature: agents call the command all day. What the hot verbs import is counted, never timed (S1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_kanban.cli.app import MODULE_OF
+from tests.surfaces.hermes import Answer, Hermes
+
+# Heavy, and of no use to a verb that lives thirty milliseconds.
+NEVER = {
+    *("typing", "dataclasses", "inspect", "pathlib", "subprocess", "logging", "datetime", "_datetime", "yaml", "rich"),
+    *("asyncio", "socket", "uuid", "secrets", "tempfile", "shutil", "urllib", "email", "http", "ssl", "hashlib"),
+    *("random", "decimal", "difflib", "importlib.metadata", "pkg_resources", "psutil", "zipfile", "threading"),
+}
+# Modules of the standard library and others beyond those of an interpreter that does nothing, and our own.
+OTHERS, OURS_READING, OURS_WRITING = 42, 54, 82
+
+VERBS = {
+    "list": (["list", "--json"], OURS_READING),
+    "show": (["show", "ID", "--json"], OURS_READING),
+    "context": (["context", "ID"], OURS_READING),
+    "claim": (["claim", "ID"], OURS_WRITING),
+    "heartbeat": (["heartbeat", "ID", "--note", "x"], OURS_WRITING),
+    "comment": (["comment", "ID", "x"], OURS_WRITING),
+    "complete": (["complete", "ID", "--summary", "x", "--metadata", "{}"], OURS_WRITING),
+}
+
+
+def imported(answer: Answer) -> set[str]:
+    """Return the modules that a process imported, by what the interpreter itself reports."""
+    assert answer.code == 0, answer
+    lines = (line for line in answer.err.splitlines() if line.startswith("import time:") and "cumulative" not in line)
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+def test_the_hot_verbs_import_little(hermes: Hermes) -> None:
+    task = hermes.create()
+    measured = hermes.set(PYTHONPROFILEIMPORTTIME="1")
+    nothing = imported(measured.run(["python", "-c", "pass"]))
+    for verb, (words, ours) in VERBS.items():
+        modules = imported(measured(*(task if word == "ID" else word for word in words))) - nothing
+        roots = modules | {name.partition(".")[0] for name in modules}
+        assert roots & NEVER == set(), f"{verb} imports {sorted(roots & NEVER)}"
+        own = {name for name in modules if name.partition(".")[0] == "hermes_kanban"}
+        assert len(own) <= ours, f"{verb} loads {len(own)} modules of ours: {sorted(own)}"
+        assert len(modules - own) <= OTHERS, f"{verb} loads {len(modules - own)} others: {sorted(modules - own)}"
+        module = f"hermes_kanban.cli.{MODULE_OF[verb]}"
+        assert {name for name in own if name.startswith("hermes_kanban.cli.")} <= CLI | {module}
+
+
+CLI = {f"hermes_kanban.cli.{name}" for name in ("app", "call", "output", "parse", "screen", "values")}
+
+
+@pytest.mark.parametrize("words", [["stats", "--json"], ["inbox", "--json"], ["why", "ID", "--json"]])
+def test_documents_are_written_without_what_writes_for_people(hermes: Hermes, words: list[str]) -> None:
+    task = hermes.create()
+    modules = imported(hermes.set(PYTHONPROFILEIMPORTTIME="1")(*(task if word == "ID" else word for word in words)))
+    assert not {"hermes_kanban.present.views", "hermes_kanban.present.wide_board", "rich"} & modules
+
+
+def test_nothing_is_printed_in_colour_or_by_rich_into_a_pipe(hermes: Hermes) -> None:
+    hermes.create()
+    answer = hermes.set(PYTHONPROFILEIMPORTTIME="1", TERM="xterm")("board")
+    assert "rich" not in imported(answer)
+    assert "\x1b" not in answer.out
