@@ -262,3 +262,25 @@ def test_a_reclaimed_review_returns_to_review(world: World) -> None:  # P32, C77
     assert world.person.reclaim(card.id).status == s.REVIEW
     assert world.task(card).consecutive_failures == 0
     world.verified()
+
+
+def test_a_card_that_comes_back_does_not_wait_for_a_parent_archived_unfinished(world: World) -> None:  # P6
+    parent = world.card("parent")
+    child = world.card("child", parents=(parent.id,))
+    world.person.archive(parent.id, "archive")
+    assert world.status(child) == s.ARCHIVED
+    assert world.person.unarchive(child.id).status == s.READY
+    assert world.kinds(child)[-2:] == ["unlinked", "unarchived"]
+    world.verified()
+
+
+def test_a_reopened_card_does_not_wait_for_a_parent_archived_unfinished(world: World) -> None:  # P6
+    parent = world.card("parent")
+    child = world.card("child")
+    world.person.complete(child.id, Handoff("done"))
+    world.person.reopen(child.id)
+    world.person.link(parent.id, child.id)
+    world.person.complete(child.id, Handoff("done all the same"), override=True)
+    world.person.archive(parent.id)
+    assert world.person.reopen(child.id).task.status == s.READY
+    world.verified()

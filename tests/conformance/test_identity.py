@@ -209,7 +209,11 @@ VERBS: dict[str, tuple[str, Act]] = {
     "link": ("link", lambda b, c, o: b.link(o, c)),
     "unlink": ("unlink", lambda b, c, o: b.unlink(o, c)),
 }
-DISPATCHERS = {"claim_for_dispatch", "prove_ended", "release_due"}  # called by the dispatcher's own code, no surface offers them
+DISPATCHERS = {
+    "claim_for_dispatch",
+    "prove_ended",
+    "release_due",
+}  # called by the dispatcher's own code, no surface offers them
 KINDS = (s.HUMAN, s.BRIDGE, s.WORKER, s.ORCHESTRATOR)
 
 

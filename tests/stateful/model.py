@@ -284,7 +284,9 @@ class Model(Questions):
             why.add("gated")
         if why:
             raise Refused(*why)
-        card.at, card.lost_leases = None, 0
+        card.at = None
+        if verb == "unblock":
+            card.lost_leases = 0  # P40: a person's `unblock`, nothing else
         card.status = self.gate(card)
 
     def schedule(self, seat: Seat, card_id: str, at: int | None, *, override: bool) -> None:
@@ -309,11 +311,17 @@ class Model(Questions):
         self._persons(seat, card)
         if card.status != "done":
             raise Refused("wrong_state")
-        card.phase, card.rounds, card.lost_leases = "work", 0, 0
+        card.phase, card.rounds = "work", 0
+        self._drop_dead(card)
         card.status = self.gate(card)
         for child in self.children(card_id):  # P6
             if child.status == "ready":
                 child.status = "todo"
+
+    def _drop_dead(self, card: Card) -> None:
+        """A parent that was archived unfinished is never done: nobody waits for it (P6)."""
+        dead = [p for p in card.parents if self.cards[p].status == "archived" and not self.cards[p].was_done]
+        card.parents = [p for p in card.parents if p not in dead]
 
     def archive(self, seat: Seat, card_id: str, children: str | None, *, override: bool) -> None:
         self._persons(seat, self.cards[card_id])
@@ -347,6 +355,8 @@ class Model(Questions):
             why |= {"wrong_state", "invalid_value"}  # P51: a key is unique among cards that are not archived
         if why:
             raise Refused(*why)
+        if not card.was_done:
+            self._drop_dead(card)
         card.status = "done" if card.was_done else self.gate(card)
         card.was_done = False
 

@@ -139,6 +139,7 @@ def unarchive(ctx: Context, card: Task) -> Task:
     changes: dict[str, Any] = {"archived_done": False}
     if card.archived_done:
         return move(ctx, card, "unarchive", s.DONE, changes)
+    _drop_dead_parents(ctx, card)
     if card.scheduled_at is not None and card.scheduled_at > ctx.now:
         changes |= {"hold_reason": "waits for its start time", "hold_release": s.BY_TIME}
         return move(ctx, card, "unarchive", s.SCHEDULED, changes)
@@ -148,12 +149,22 @@ def unarchive(ctx: Context, card: Task) -> Task:
 def reopen(ctx: Context, card: Task) -> Reopened:
     """Open a done card again. Ready children wait; started ones are left alone and named (P6)."""
     transitions.check(card, "reopen")
+    _drop_dead_parents(ctx, card)
     changes = {"completed_at": None, "phase": s.WORK, "review_rounds": 0}
     moved = move(ctx, card, "reopen", gate.target(ctx.tx, card, phase=s.WORK), changes)
     waiting, started = gate.regate_children(ctx, card.id)
     if started:
         ctx.warn(f"{', '.join(started)} started from the earlier result of {card.id} and goes on with it")
     return Reopened(moved, waiting, started)
+
+
+def _drop_dead_parents(ctx: Context, card: Task) -> None:
+    """A parent that was archived unfinished is never done: a card that comes back does not wait for it (P6)."""
+    for row in ctx.tx.all("links.parents", child_id=card.id):
+        parent = rows.task(row)
+        if parent.status == s.ARCHIVED and not parent.archived_done:
+            links.unlink(ctx, parent, card)
+            ctx.warn(f"{card.id} no longer waits for {parent.id}, which was archived unfinished")
 
 
 def reclaim(ctx: Context, card: Task) -> Task:
