@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+
 from examples.analysis import Source, complexities, dead_imports, doc_coverage, public_names
 from examples.history import AFTER_PARENTS, RELEASES, hand_overs, harmless
 from examples.report import ACTIONS, demands, findings, write

@@ -6,6 +6,7 @@ Exit codes are those of the refusals (see `base/errors.py`): 0 done, 1 a fault o
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -31,6 +32,7 @@ MODULES = {
 }
 MODULE_OF = {verb: module for module, names in MODULES.items() for verb in names}
 GROUPS = ("kanban",)
+LASTING = ("board", "claim", "tail", "watch")  # may run for hours: these collect their garbage
 KANBAN = "usage: hermes kanban [--board SLUG] VERB …"
 INTERRUPTED = 130
 _FAMILIES = {"boards": "boards list"}  # a first word that needs a second one, and what it means alone
@@ -113,6 +115,8 @@ def _kanban(words: list[str], out: Output) -> int:
     out.json, out.quiet = parsed.json, parsed.quiet
     env = compose.environment()
     out.warn(env.values.warnings)
+    if verb.name in LASTING:
+        gc.enable()
     handlers: dict[str, Any] = import_module(f"hermes_kanban.cli.{MODULE_OF[verb.name]}").HANDLERS
     return int(handlers[verb.name](Call(verb, parsed, env, out)))
 
