@@ -1,70 +1,39 @@
-"""One verb's command line: argparse reads the options, the declaration says what the other words mean.
+"""One verb's command line: options and words are split by name, the declaration says what they mean.
 
-Only the chosen verb's parser is built. Options and words mix in any order; each option is given once unless the
-declaration says `many`; several words of a text are joined by blanks. Everything after `--` is words.
+Options and words mix in any order; each option is given once unless the declaration says `many`; several words of a
+text are joined by blanks. Everything after `--` is words.
 """
 
 from __future__ import annotations
 
-import argparse
-
 from hermes_kanban.base.errors import Usage
 from hermes_kanban.base.lazy import module
+from hermes_kanban.cli import scan
 from hermes_kanban.cli.values import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
     from hermes_kanban.kernel.verbs import Parameter, Verb
 
-WIDTH = 100
 _TAKES_ALL = ("text", "line")
+_COMMON = {
+    "--board": scan.VALUE,
+    "--json": scan.FLAG,
+    "-q": scan.FLAG,
+    "--quiet": scan.FLAG,
+    "-h": scan.FLAG,
+    "--help": scan.FLAG,
+}
 
 
 class Helped(Exception):
     """The help was asked for; it is the argument."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that refuses with our errors and lets the declaration write the help."""
-
-    verb: Verb
-
-    def error(self, message: str) -> NoReturn:
-        raise Usage(*module("hermes_kanban.cli.usage").explained(self.verb, message))
-
-    def print_help(self, _file: Any = None) -> NoReturn:
-        raise Helped(module("hermes_kanban.cli.usage").verb_help(self.verb))
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """The width is given, since asking for it would load what only help needs."""
-    return argparse.HelpFormatter(prog, width=WIDTH)
-
-
-def parser_of(verb: Verb) -> argparse.ArgumentParser:
-    """Build the parser of a verb from its declaration."""
-    parser = _Parser(prog=f"hermes kanban {verb.name}", usage="-", allow_abbrev=False, formatter_class=_formatter)
-    parser.verb = verb
-    parser.add_argument("--board", action="append")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("-q", "--quiet", action="store_true")
-    for parameter in verb.parameters:
-        if not parameter.positional:
-            _add_option(parser, parameter)
-    parser.add_argument("words", nargs="*")
-    return parser
-
-
-def _add_option(parser: argparse.ArgumentParser, parameter: Parameter) -> None:
-    flag, dest = f"--{parameter.name}", f"p_{parameter.name}"
-    if parameter.type == "flag":
-        parser.add_argument(flag, dest=dest, action="store_true")
-    elif parameter.bare:
-        parser.add_argument(flag, dest=dest, action="append", nargs="?", const=parameter.bare)
-    else:
-        parser.add_argument(flag, dest=dest, action="append")
+def _kind(parameter: Parameter) -> str:
+    return scan.FLAG if parameter.type == "flag" else scan.BARE if parameter.bare else scan.VALUE
 
 
 class Parsed:
@@ -84,24 +53,28 @@ def parse(verb: Verb, words: list[str]) -> Parsed:
         Helped: `--help` is among them.
         InvalidValue, Usage: they make no call of this verb.
     """
-    head, tail = _split(words)
-    found = vars(parser_of(verb).parse_intermixed_args(head))
+    known = _COMMON | {f"--{p.name}": _kind(p) for p in verb.parameters if not p.positional}
+    try:
+        found = scan.scan(words, known)
+    except scan.Malformed as error:
+        if {"-h", "--help"} & set(words):
+            raise _helped(verb) from error
+        raise Usage(*module("hermes_kanban.cli.usage").malformed(verb, str(error), error.option)) from error
+    given = found.options
+    if "-h" in given or "--help" in given:
+        raise _helped(verb)
     reader = Reader()
     values: dict[str, Any] = {}
     for parameter in verb.parameters:
         if not parameter.positional:
-            values[parameter.name] = _option(reader, parameter, found[f"p_{parameter.name}"])
-    values |= _positionals(reader, verb, [*(found["words"] or []), *tail])
-    return Parsed(
-        values, one_board([str(name) for name in found["board"] or []]), json=found["json"], quiet=found["quiet"]
-    )
+            values[parameter.name] = _option(reader, parameter, given.get(f"--{parameter.name}", []))
+    values |= _positionals(reader, verb, found.words)
+    board = one_board(given.get("--board", []))
+    return Parsed(values, board, json="--json" in given, quiet="-q" in given or "--quiet" in given)
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    if "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
+def _helped(verb: Verb) -> Helped:
+    return Helped(module("hermes_kanban.cli.usage").verb_help(verb))
 
 
 def one_board(given: list[str]) -> str | None:
@@ -115,11 +88,10 @@ def one_board(given: list[str]) -> str | None:
     return given[0] if given else None
 
 
-def _option(reader: Reader, parameter: Parameter, given: Any) -> Any:
+def _option(reader: Reader, parameter: Parameter, given: list[str]) -> Any:
     if parameter.type == "flag":
         return bool(given)
-    # argparse takes `--` out of `--note=--` too, in some releases, and leaves an empty list.
-    texts = [text if isinstance(text, str) else "--" for text in given or []]
+    texts = [text or parameter.bare for text in given]
     if parameter.many:
         return tuple(reader.value(parameter, part) for text in texts for part in _parts(parameter, text))
     if len(texts) > 1:

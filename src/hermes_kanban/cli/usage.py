@@ -67,16 +67,19 @@ def usage_line(verb: Verb) -> str:
 
 
 def explained(verb: Verb, message: str) -> tuple[str, str]:
-    """Return message and hint for a command line that argparse, or the declaration, turned down."""
-    prefix = "unrecognized arguments: "
-    more = f"`hermes kanban {verb.name} --help` says more"
-    if not message.startswith(prefix):
-        return message.removeprefix("argument "), more
-    word = message.removeprefix(prefix).split()[0]
+    """Return message and hint for words that the declaration turned down."""
+    return message, f"`hermes kanban {verb.name} --help` says more"
+
+
+def malformed(verb: Verb, message: str, option: str) -> tuple[str, str]:
+    """Return message and hint for options that make no call; `option` is an unknown one, or empty."""
+    message, more = explained(verb, message)
+    if not option:
+        return message, more
     flags = [f"--{p.name}" for p in verb.parameters if not p.positional] + ["--board", "--json", "--quiet"]
-    near = difflib.get_close_matches(word.split("=")[0], flags, 1)
-    guess = f"did you mean {near[0]}? " if near else "" if word.startswith("--") else "a text goes behind `--`; "
-    return f"{verb.name} has no option {word[:60]}", guess + more
+    near = difflib.get_close_matches(option, flags, 1)
+    guess = f"did you mean {near[0]}? " if near else "" if option.startswith("--") else "a text goes behind `--`; "
+    return f"{verb.name} has {message}", guess + more
 
 
 def verb_help(verb: Verb) -> str:
