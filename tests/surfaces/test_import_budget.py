@@ -49,7 +49,7 @@ def test_the_hot_verbs_import_little(hermes: Hermes) -> None:
         assert {name for name in own if name.startswith("hermes_kanban.cli.")} <= CLI | {module}
 
 
-CLI = {f"hermes_kanban.cli.{name}" for name in ("app", "call", "output", "parse", "screen", "values")}
+CLI = {f"hermes_kanban.cli.{name}" for name in ("app", "call", "output", "parse", "scan", "screen", "values")}
 
 
 @pytest.mark.parametrize("words", [["stats", "--json"], ["inbox", "--json"], ["why", "ID", "--json"]])

@@ -69,7 +69,7 @@ def parse(verb: Verb, words: list[str]) -> Parsed:
         if not parameter.positional:
             values[parameter.name] = _option(reader, parameter, given.get(f"--{parameter.name}", []))
     values |= _positionals(reader, verb, found.words)
-    board = one_board(given.get("--board", []))
+    board = one_board([name for name in given.get("--board", []) if name is not None])
     return Parsed(values, board, json="--json" in given, quiet="-q" in given or "--quiet" in given)
 
 
@@ -88,10 +88,10 @@ def one_board(given: list[str]) -> str | None:
     return given[0] if given else None
 
 
-def _option(reader: Reader, parameter: Parameter, given: list[str]) -> Any:
+def _option(reader: Reader, parameter: Parameter, given: list[str | None]) -> Any:
     if parameter.type == "flag":
         return bool(given)
-    texts = [text or parameter.bare for text in given]
+    texts = [parameter.bare if text is None else text for text in given]
     if parameter.many:
         return tuple(reader.value(parameter, part) for text in texts for part in _parts(parameter, text))
     if len(texts) > 1:

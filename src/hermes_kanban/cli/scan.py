@@ -28,11 +28,11 @@ class Scanned(Record):
     """What stands in a command line.
 
     Args:
-        options: for each option that is there its values in order (a flag or a bare option: an empty text each).
+        options: for each option that is there its values in order (None: a flag, or an option that stands alone).
         words: everything else, in order; all that follows `--` is words.
     """
 
-    options: Mapping[str, list[str]]
+    options: Mapping[str, list[str | None]]
     words: list[str]
 
 
@@ -46,7 +46,7 @@ def scan(words: list[str], known: Mapping[str, str]) -> Scanned:
     Raises:
         Malformed: it is no command line of these options.
     """
-    options: dict[str, list[str]] = {}
+    options: dict[str, list[str | None]] = {}
     found: list[str] = []
     at = 0
     while at < len(words):
@@ -58,7 +58,8 @@ def scan(words: list[str], known: Mapping[str, str]) -> Scanned:
         if not _is_option(word):
             found.append(word)
             continue
-        name, equals, value = word.partition("=")
+        name, equals, rest = word.partition("=")
+        value: str | None = rest if equals else None
         kind = known.get(name)
         if kind is None:
             raise Malformed(f"no option {word[:60]}", name)
@@ -80,10 +81,10 @@ def _is_option(word: str) -> bool:
     )
 
 
-def _following(name: str, words: list[str], at: int, *, bare: bool) -> tuple[str, int]:
+def _following(name: str, words: list[str], at: int, *, bare: bool) -> tuple[str | None, int]:
     """Return the value that follows an option, and where to go on."""
     if at < len(words) and words[at] != "--" and not _is_option(words[at]):
         return words[at], at + 1
     if bare:
-        return "", at
+        return None, at
     raise Malformed(f"{name} needs a value (one that begins with a dash is written {name}=VALUE)")
