@@ -22,6 +22,7 @@ from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Claim
 from hermes_kanban.model.task import Task, TaskDraft
 from hermes_kanban.store import sqlite
+from hermes_kanban.store.blobs import Blobs
 from hermes_kanban.workspace.base import Workspaces
 
 FULL_REASON = blocks.from_fields(
@@ -71,7 +72,9 @@ class World:
         """Return the board as a caller with these facts sees it (default: ann, a person at a terminal)."""
         caller = Caller(name, **({"declared": True, "interactive": True} | facts))
         workspaces = Workspaces(str(self.folder / "workspaces"))
-        return Board(self.store, self.settings, caller, Ports(self.names, workspaces, "host", os.getpid()))
+        blobs = Blobs(str(self.folder / "attachments"), self.settings.number("attachment_limit_bytes"))
+        ports = Ports(self.names, workspaces, "host", os.getpid(), lambda: blobs)
+        return Board(self.store, self.settings, caller, ports)
 
     @property
     def person(self) -> Board:

@@ -11,6 +11,7 @@ import os
 from hermes_kanban import boards
 from hermes_kanban.base import ids, process, settings
 from hermes_kanban.base.clock import SystemClock
+from hermes_kanban.base.errors import Refusal
 from hermes_kanban.base.lazy import module
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel.reader import Ports, Reader
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hermes_kanban.base.process import ProcessInfo
     from hermes_kanban.kernel.board import Board
     from hermes_kanban.kernel.caller import Caller, Ticket
+    from hermes_kanban.kernel.context import Blobs
     from hermes_kanban.model.claim import Claim
 
 SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
@@ -91,8 +93,11 @@ def create_board(env: Environment, place: boards.Place) -> None:
     Raises:
         StoreRefused: the place cannot hold a board.
     """
+    options = store_options(env)
+    if os.path.lexists(place.database):
+        sqlite.refuse_foreign(place.database, options)  # before anything is made beside it
     boards.make_folders(place)
-    sqlite.create(place.database, store_options(env), {"board_id": ids.token(), "slug": place.slug})
+    sqlite.create(place.database, options, {"board_id": ids.token(), "slug": place.slug})
 
 
 def open_reader(env: Environment, place: boards.Place) -> Reader:
@@ -122,9 +127,21 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
         return str(boards.description(place).get("default_workdir") or env.values.text("default_workdir"))
 
     workspaces = module("hermes_kanban.workspace.base").Workspaces(place.workspaces, workdir)
-    ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid())
+    ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid(), lambda: blobs(env, place))
     who = caller(env, place, tasks) if write else _callers().Caller(name_of(env), pid=os.getpid())
     made: Board = module("hermes_kanban.kernel.board").Board(store, env.values, who, ports)
+    return made
+
+
+def blobs(env: Environment, place: boards.Place) -> Blobs:
+    """Return where the bytes of a board's attachments are kept (P61); loaded when a verb is about files."""
+
+    def download(url: str) -> Any:
+        private = env.values.flag("attach_private_addresses")
+        return module("hermes_kanban.fetch").Fetcher(SystemClock(), private=private).open(url)
+
+    most = env.values.number("attachment_limit_bytes")
+    made: Blobs = module("hermes_kanban.store.blobs").Blobs(place.attachments, most, download)
     return made
 
 
@@ -169,6 +186,14 @@ def leave_ticket(place: boards.Place, made: Claim) -> None:
     lock = made.run.claim_lock or ""
     store.leave(kept.new_ticket(made.task.id, made.run.id, lock, made.workspace, process.ancestors()))
     store.sweep(TICKET_SECONDS, SystemClock().now_ms() / 1000)
+
+
+def settle_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
+    """Bind the ticket of a closed run to its present owner; where that is not possible it stays as it was."""
+    try:
+        module("hermes_kanban.tickets").TicketStore(place.tickets).settle(task_id, run_id)
+    except Refusal:
+        return
 
 
 def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int] | None:

@@ -125,6 +125,18 @@ class TicketStore:
         """Return the tickets of all tasks whose owner stands in this chain (`process.lineage`), newest run first."""
         return _owned_within(chain, self._newest_first(None))
 
+    def settle(self, task_id: str, run_id: int) -> None:
+        """Bind the ticket of a run that was closed to its present owner alone.
+
+        While the claim lasts a ticket passes to the next ancestor when its owner ends (a shell per call is such an
+        owner). Once the card is closed there is nothing to pass on: whoever stands above is no worker of that run.
+        """
+        for ticket in self.of_task(task_id):
+            if ticket.run_id == run_id:
+                who = owner(ticket)
+                kept = tuple(entry for entry in ticket.chain if entry[:2] == who)
+                self.leave(ticket.evolve(chain=kept))
+
     def forget(self, run_id: int) -> None:
         """Remove the ticket of a run; none there is fine."""
         for name in self._names():

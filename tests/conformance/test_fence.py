@@ -191,8 +191,10 @@ def test_a_repeated_call_does_not_touch_a_later_attempt(world: World) -> None:  
     world.person.reopen(claim.task.id)
     world.script("other").claim(claim.task.id)
     before = world.facts(claim.task)
-    assert board.complete(claim.task.id, Handoff("done")).already
+    assert board.complete(claim.task.id, Handoff("done"), run=claim.run.id).already  # it names its run
     assert world.facts(claim.task) == before
+    with world.refuses(claim.task, ClaimLost, logged=True):
+        board.complete(claim.task.id, Handoff("done"))  # it does not: this may mean the card as it is now
 
 
 @pytest.mark.parametrize("verb", ["heartbeat", "block", "request-review", "request-changes"])

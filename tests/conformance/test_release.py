@@ -46,7 +46,7 @@ def test_an_answer_becomes_a_comment_that_the_next_worker_reads_first(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("answer", "body"), [("B", "B: YAML"), ("a", "A: JSON"), ("b.", "B: YAML"), ("C", "C"), ("neither", "neither")]
+    ("answer", "body"), [("B", "B: YAML"), ("a", "A: JSON"), ("b.", "B: YAML"), ("neither", "neither")]
 )
 def test_an_options_letter_stands_for_the_option(world: World, answer: str, body: str) -> None:  # P26
     card = asked(world)
@@ -266,3 +266,20 @@ def test_a_worker_schedules_nothing(world: World) -> None:  # P70
     for caller in (board, world.worker(claim)):
         with world.refuses(claim.task, Forbidden):
             caller.schedule(claim.task.id, later(world))
+
+
+def test_a_letter_that_no_option_has_is_refused(world: World) -> None:  # P26
+    board, claim = world.claimed()
+    board.block(claim.task.id, FULL_REASON)
+    with pytest.raises(InvalidValue, match="no option 'D'"):
+        world.person.unblock(claim.task.id, "D")
+    assert world.status(claim.task) == s.BLOCKED
+    assert world.person.unblock(claim.task.id, "b").status == s.READY
+
+
+def test_a_card_whose_time_has_come_may_be_claimed_and_why_says_so(world: World) -> None:  # P3b, C70
+    card = world.card(scheduled_at=world.clock.now_ms() // 1000 + 10)
+    assert [reason.code for reason in world.person.why(card.id)[1].claimable] == ["held"]
+    world.clock.advance(10)
+    assert world.person.why(card.id)[1].claimable == ()
+    assert world.script().claim(card.id).task.status == s.RUNNING

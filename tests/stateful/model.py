@@ -27,6 +27,10 @@ class Model(Questions):
             open_run.by = by if run is not None else "override"
             card.run = None
 
+    def _left(self, run: Run | None, card: Card) -> None:
+        if run is not None:
+            run.left = card.status
+
     def _let_go(self, card: Card) -> tuple[str, ...]:  # P4
         moved = []
         for child in sorted(self.children(card.id), key=lambda c: c.seq):
@@ -205,6 +209,7 @@ class Model(Questions):
         self._leave(card, run, "complete")
         card.status, card.at = "done", None
         card.recurrences, card.last_kind, card.lost_leases = 0, None, 0
+        self._left(run, card)
         return False, self._let_go(card)
 
     def request_review(self, seat: Seat, card_id: str, reviewer: str | None, *, override: bool) -> bool:
@@ -223,6 +228,7 @@ class Model(Questions):
         wanted = reviewer or card.reviewer
         card.reviewer = None if wanted == card.implementer else wanted  # P30b
         card.status, card.phase, card.lost_leases = "review", "review", 0
+        self._left(run, card)
         return False
 
     def request_changes(self, seat: Seat, card_id: str, *, override: bool) -> bool:
@@ -242,6 +248,7 @@ class Model(Questions):
         card.status = "blocked" if card.rounds >= self.limits.rounds else self.gate(card)  # P31, P30b
         card.comments += 1
         card.hands.clear()  # a new round begins
+        self._left(run, card)
         return False
 
     def block(self, seat: Seat, card_id: str, kind: str | None, *, full: bool, override: bool) -> bool:
@@ -257,6 +264,7 @@ class Model(Questions):
             raise Refused(*why)
         self._leave(card, run, "block")
         self._park(card, kind, by_agent=who.kind != "human")
+        self._left(run, card)
         return False
 
     def _park(self, card: Card, kind: str | None, *, by_agent: bool) -> None:  # P24

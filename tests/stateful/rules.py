@@ -60,6 +60,7 @@ class Run:
     until: int
     progressed: bool = False
     by: str | None = None
+    left: str | None = None  # the state in which its closing verb left the card
 
     @property
     def open(self) -> bool:
@@ -153,6 +154,10 @@ class Questions:
         return card.run is not None and self.runs[card.run].until <= self.now
 
     def may_start(self, card: Card) -> bool:  # P3b
+        if card.status == "scheduled":
+            return (
+                card.at is not None and card.at <= self.now and not self.waits_for(card) and not self.quarantined(card)
+            )
         if card.status in ("ready", "review"):
             return not self.waits_for(card) and not self.quarantined(card)
         return card.status == "running" and self.lapsed(card)
@@ -195,7 +200,10 @@ class Questions:
 
     def _repeats(self, who: Who, card: Card, verb: str) -> bool:  # P12
         run = self.runs.get(who.shown) if who.shown is not None else None
-        return run is not None and run.card == card.id and run.by == verb and who.right and not who.unclear
+        if run is None or run.card != card.id or run.by != verb or not who.right or who.unclear:
+            return False
+        newest = max(r.id for r in self.runs.values() if r.card == card.id)
+        return not who.guessed or (card.status == run.left and newest == run.id)
 
     def _persons(self, seat: Seat, card: Card) -> None:
         who = self.who(seat, card.id)

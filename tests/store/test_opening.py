@@ -323,7 +323,7 @@ def test_damage_that_no_verb_meets_is_found_by_looking(home: Path, database: str
 def test_a_sound_file_has_nothing_wrong(database: str) -> None:
     opened = homes.store(database)
     assert opened.check_integrity() == []
-    assert opened.guards() == []
+    assert opened.schema_differences() == []
     opened.close()
 
 

@@ -6,8 +6,11 @@ import os
 import shlex
 import stat
 
+from hermes_kanban.kernel.caller import Ticket
+from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import status as s
 from tests.surfaces.hermes import Hermes
+from tests.world import World
 
 
 def test_one_script_claims_works_and_completes(hermes: Hermes) -> None:
@@ -144,3 +147,46 @@ def test_a_claim_without_dispatcher_is_free_again_when_its_time_is_over(hermes: 
         assert late(f"hermes kanban complete {task} --summary late")[0] == 5
         assert other(f"hermes kanban complete {task} --summary mine")[0] == 0
     assert [run["outcome"] for run in hermes.ask("runs", task)] == [s.RECLAIMED, s.COMPLETED]
+
+
+def test_a_script_may_judge_what_its_child_script_handed_over(hermes: Hermes) -> None:  # P12b, P30
+    script = """set -e
+    ( export HERMES_KANBAN_NAME=kid
+      hermes kanban claim "$1" >/dev/null
+      hermes kanban request-review "$1" --summary "please look" >/dev/null
+      true )
+    HERMES_KANBAN_NAME=boss hermes kanban request-changes "$1" "not yet" """
+    task = hermes.create()
+    answer = hermes.sh(script, task)
+    assert answer.code == 0, answer
+    assert hermes.status(task) == s.READY
+
+
+def test_a_repeated_call_is_answered_once_more(hermes: Hermes) -> None:  # P12
+    script = 'hermes kanban claim "$1" >/dev/null; for i in 1 2; do hermes kanban complete "$1" --summary one; done'
+    answer = hermes.sh(script, hermes.create())
+    assert answer.code == 0, answer
+    assert "already" in answer.err
+
+
+def test_a_new_act_is_not_taken_for_a_repeated_call(hermes: Hermes) -> None:  # P12
+    script = """set -e
+    hermes kanban claim "$1" >/dev/null
+    hermes kanban complete "$1" --summary one
+    hermes kanban reopen "$1"
+    hermes kanban complete "$1" --summary two"""
+    task = hermes.create()
+    answer = hermes.sh(script, task)
+    assert answer.code == 5, answer  # its run has ended: it must claim again
+    assert hermes.status(task) == s.READY
+
+
+def test_a_person_at_a_terminal_may_act_anew(world: World) -> None:  # P12, P12b
+    claim = world.person.claim(world.card().id)
+    me = world.board(tickets=(Ticket(claim.task.id, claim.run.id, claim.run.claim_lock or ""),))
+    me.complete(claim.task.id, Handoff("one"))
+    assert me.complete(claim.task.id, Handoff("one")).already
+    me.reopen(claim.task.id)
+    again = me.complete(claim.task.id, Handoff("two"))
+    assert (again.already, again.task.status) == (False, s.DONE)
+    assert [run.summary for run in me.runs(claim.task.id)] == ["one", "two"]

@@ -1,4 +1,7 @@
-"""The one door to time. Everything above gets a clock passed in and reads it once per transaction."""
+"""The one door to time. Everything above gets a clock passed in and reads it once per transaction.
+
+`span` is how people are told a duration; it stands here since the messages of the kernel need it too.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,19 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds of a clock that never goes back."""
         return time.monotonic()
+
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SEVERAL = 2  # from two of a unit on, that unit is used
+
+
+def span(seconds: int) -> str:
+    """Return a duration in its largest fitting unit, for people."""
+    size = abs(seconds)
+    for unit, name in _UNITS:
+        if size >= unit * (_SEVERAL if unit > 1 else 1):
+            return f"{size // unit} {name}"
+    return "0 s"
 
 
 class ManualClock:

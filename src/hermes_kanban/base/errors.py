@@ -77,6 +77,12 @@ class BoardNotFound(NotFound):
     code = "board_not_found"
 
 
+class AttachmentNotFound(NotFound):
+    """The card has no attachment of this number."""
+
+    code = "attachment_not_found"
+
+
 # --- 4: refused by state ------------------------------------------------------------------------------------
 class StateRefusal(Refusal):
     """The board's state does not allow this now."""
@@ -202,6 +208,25 @@ class WorkspaceFailed(InvalidValue):
     code = "workspace_failed"
 
 
+class FileRefused(InvalidValue):
+    """A file cannot be attached: it is missing, not a plain file, out of bounds, or changes under the reader (P61)."""
+
+    code = "file_refused"
+
+
+class AttachmentTooLarge(InvalidValue):
+    """More bytes than one attachment may have (P61)."""
+
+    code = "attachment_too_large"
+    http_status = 413
+
+
+class UrlRefused(InvalidValue):
+    """Nothing is fetched from this address, or it has not what was asked for (P61)."""
+
+    code = "url_refused"
+
+
 class ConfigInvalid(InvalidValue):
     """config.yaml cannot be used."""
 
@@ -235,12 +260,18 @@ class StoreIo(Retryable):
     code = "io_error"
 
 
+class FetchFailed(Retryable):
+    """A download did not come to its end (P61)."""
+
+    code = "fetch_failed"
+
+
 # --- 9: the store itself ------------------------------------------------------------------------------------
 class StoreRefused(Refusal):
     """The store cannot be used; trying again does not help.
 
     The field `reason` is one of `not_a_board`, `foreign_board`, `damaged`, `newer_schema`,
-    `network_filesystem`, `read_only`, `unsafe_sqlite`.
+    `network_filesystem`, `read_only`, `unsafe_sqlite`, `foreign_folder`.
     """
 
     code = "store_refused"

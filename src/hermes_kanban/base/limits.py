@@ -28,6 +28,7 @@ LIMITS: dict[str, Limit] = {
     "since": Limit(0, 2**62, "event id"),
     "after": Limit(0, 2**62, "seq"),
     "run": Limit(1, 2**62, "run id"),
+    "attachment": Limit(1, 2**62, "attachment id"),
     "interval": Limit(1, 3600, "seconds"),
     "at": Limit(0, YEAR_9999, "epoch seconds"),
     "title_length": Limit(1, 500, "characters"),

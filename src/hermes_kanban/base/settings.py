@@ -79,6 +79,8 @@ KEYS: dict[str, Key] = {
         14_400, "running longer than this without a heartbeat in the last hour is stale"
     ),
     "max_runtime_seconds": _seconds(86_400, "the longest run", 1),
+    "attachment_limit_bytes": _count(26_214_400, "the size of an attachment", "bytes", 1, 2**40),
+    "attach_private_addresses": Key("bool", False, "whether attachments may be fetched from inner addresses"),
     "lanes": Key("map", (), "lanes by name"),
 }
 

@@ -27,6 +27,7 @@ MODULES = {
     "cards": ("create", "edit", "assign", "link", "unlink", "archive", "unarchive"),
     "graph": ("apply",),
     "work": ("claim", "heartbeat", "comment", "complete", "request-review", "request-changes", "block"),
+    "files": ("attach", "attachments", "attach-rm"),
     "decide": ("unblock", "promote", "schedule", "reclaim", "reopen"),
     "admin": ("init", "boards list", "boards show", "boards create", "boards switch"),
 }

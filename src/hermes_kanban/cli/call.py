@@ -76,6 +76,7 @@ class Call:
         """Open the board to look at it."""
         if self._reader is None:
             self._reader = compose.open_reader(self.env, self.place)
+            self.out.warn(self._reader.warnings)
         return self._reader
 
     def board(self, *tasks: str) -> Board:

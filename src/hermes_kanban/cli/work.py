@@ -103,11 +103,11 @@ _DELIVERIES = {
 def complete(call: Call) -> int:
     """Finish one card, or a person's several (P22)."""
     tasks = call["id"]
-    handoff = Handoff(call["summary"], call["metadata"], call["result"], call["created"])
+    handoff = Handoff(call["summary"], call["metadata"], call["result"], call["created"], call["artifact"])
     several = len(tasks) > 1
-    if several and not (handoff.empty and not handoff.created and call["run"] is None):
+    if several and not (handoff.empty and not handoff.created and not handoff.artifacts and call["run"] is None):
         raise call.usage(
-            "several cards cannot be completed with one summary, result, metadata, --created or --run",
+            "several cards cannot be completed with one summary, result, metadata, --created, --artifact or --run",
             hint="complete each by itself, or all without these",
         )
     board = call.board(*tasks)
@@ -160,9 +160,13 @@ def _reason(call: Call) -> blocks.Reason:
 
 
 def _ended(call: Call, answer: Closed) -> tuple[Task, dict[str, Any]]:
+    if answer.run and answer.run.pull and not answer.already:
+        compose.settle_ticket(call.place, answer.task.id, answer.run.id)
     if not call.out.json:
         if answer.already:
             call.out.note(f"note: {answer.task.id}: this had been done by this run already; nothing was changed")
+        for file in answer.attachments:
+            call.out.note(f"note: kept as attachment {file.id}: {file.path}")
         for child in answer.promoted:
             call.out.note(f"note: {child} may start now")
     return answer.task, documents.closed(answer)

@@ -1,15 +1,17 @@
 """The single path by which a task's row changes: check the table, update, close the run, append the event.
 
 Each change leaves one event whose payload holds `set`: exactly the columns that were written (large texts by
-name only). `verify` folds these, so a change that bypassed this module shows as a disagreement (P81).
+a mark). `verify` folds these, so a change that bypassed this module shows as a disagreement (P81).
 """
 
 from __future__ import annotations
 
+import zlib
+
 from hermes_kanban.base.errors import Unexpected
 from hermes_kanban.model import status as s
 from hermes_kanban.model import transitions
-from hermes_kanban.model.task import UNFOLDED, Task
+from hermes_kanban.model.task import OF_OPEN_RUN, TEXTS, UNFOLDED, Task
 from hermes_kanban.store import rows
 
 TYPE_CHECKING = False
@@ -59,14 +61,29 @@ def change(
     if count != 1:
         raise Unexpected(f"{card.id} changed under a verb; nothing was done", hint="try again")
     folded = {n: v for n, v in real.items() if n not in UNFOLDED}
-    extra = {"changed": [n for n in real if n in UNFOLDED]} if any(n in UNFOLDED for n in real) else {}
-    body = dict(payload or {}) | extra
+    body = dict(payload or {}) | texts(real)
     if "status" in real:
         body |= {"from": card.status, "to": real["status"]}
     if folded:
         body["set"] = folded
     append_event(ctx, kind, card.id, body, run_id=run_id)
+    if real.get("current_run_id", 0) is None:
+        written |= dict.fromkeys(OF_OPEN_RUN)  # the claim columns are the open run's (P2)
     return card.evolve(**written)
+
+
+def texts(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return what an event keeps of large texts: a mark of each, which `verify` compares (P81)."""
+    marks = {name: mark_of(changes[name]) for name in TEXTS if name in changes}
+    return {"texts": marks} if marks else {}
+
+
+def mark_of(text: str | None) -> str | None:
+    """Return length and checksum of a text."""
+    if text is None:
+        return None
+    stored = text.encode()
+    return f"{len(stored)}:{zlib.crc32(stored):08x}"
 
 
 def move(

@@ -107,12 +107,11 @@ def _landing(ctx: Context, card: Task, kind: str | None, reason: Reason) -> _Lan
     return _Landing(s.BLOCKED, "blocked", kind, held)
 
 
-def held_at_creation(ctx: Context, reason: Reason, kind: str | None) -> dict[str, Any]:
-    """Return the columns of a card that is created as blocked: the same as blocking it (P26b)."""
-    check_template(ctx, reason, kind)
-    return {
-        "hold_reason": reason.text,
-        "hold_release": s.BY_PERSON,
-        "block_kind": kind,
-        "block_fields": reason.fields(),
-    }
+def hold(ctx: Context, card: Task, reason: Reason) -> Task:
+    """Block a card that was just made: creating it as blocked is the same as blocking it (P26b, C65)."""
+    check_template(ctx, reason, None)
+    landing = _landing(ctx, card, None, reason)
+    run = finish.by_hand(ctx, card, {"end_reason": reason.text}, s.OUT_BLOCKED)
+    payload = {"reason": first_line(reason.what or reason.text), "kind": None, "cause": reason.cause}
+    number = run.id if run else None
+    return move(ctx, card, "block", landing.to, landing.changes, payload, kind=landing.event, run_id=number)

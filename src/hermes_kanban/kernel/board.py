@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
 from hermes_kanban.base.limits import in_range
 from hermes_kanban.kernel import (
+    attach,
     block,
     claim,
     create,
@@ -25,7 +26,8 @@ from hermes_kanban.kernel import (
     values,
 )
 from hermes_kanban.kernel.apply import append_event
-from hermes_kanban.kernel.caller import Caller, identify
+from hermes_kanban.kernel.attach import Attached, Wanted
+from hermes_kanban.kernel.caller import Caller, identify, without_card
 from hermes_kanban.kernel.claim import ClaimRequest
 from hermes_kanban.kernel.context import Context
 from hermes_kanban.kernel.create import Created
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes_kanban.base.settings import Settings
+    from hermes_kanban.kernel.attach import Source
     from hermes_kanban.model.blocks import Reason
     from hermes_kanban.model.thread import Comment
     from hermes_kanban.store.driver import Store, Transaction
@@ -62,7 +65,7 @@ class Board(Reader):
         super().__init__(store, settings, ports.names, ports.host)
         self._ports = ports
         self._caller = caller
-        self.warnings: list[str] = []
+        self._acting: Actor | None = None
 
     @contextmanager
     def _verb(
@@ -86,6 +89,7 @@ class Board(Reader):
     def _context(self, tx: Transaction, verb: str, task_id: str | None, run: int | None = None) -> Context:
         known_by = None if verb == "claim" else task_id  # a new claim stands on no earlier one (P10)
         who = identify(tx, self._caller, known_by, run, by_run=verb in BY_RUN)
+        self._acting = who.actor
         require(who.actor, verb, task_id)
         return Context(tx, who.actor, self._settings, who.fence, who.implicit, self.warnings)
 
@@ -99,9 +103,14 @@ class Board(Reader):
             key = {"task_id": facts["task_id"], "run_id": shown, "verb": facts["verb"]}
             if tx.run("events.count_refusal", **key):
                 return
-            actor = Actor(s.BRIDGE if not self._caller.interactive else s.HUMAN, self._caller.name)
             payload = {"verb": facts["verb"], "code": lost.code, "run_shown": shown, "count": 1}
-            append_event(Context(tx, actor, self._settings), "refused", facts["task_id"], payload, run_id=shown)
+            append_event(
+                Context(tx, self._acting or without_card(self._caller), self._settings),
+                "refused",
+                facts["task_id"],
+                payload,
+                run_id=shown,
+            )
 
     # --- create ------------------------------------------------------------------------------------------
     def create(self, draft: TaskDraft) -> Created:
@@ -244,13 +253,32 @@ class Board(Reader):
             text = values.text_value("comment", body)
             return thread.comment(ctx, card, text or "", values.name("author", author))
 
+    def attach(
+        self,
+        task: str,
+        files: tuple[Source, ...] = (),
+        *,
+        url: str | None = None,
+        name: str | None = None,
+        run: int | None = None,
+    ) -> Attached:
+        """Add files (paths, or the bytes themselves) and what a URL gives to a card, all or none (P61)."""
+        return attach.attach(self._verb, self._ports, task, Wanted(files, url, name), run)
+
+    def detach(self, task: str, attachment: int) -> Attached:
+        """Remove an attachment and its file (a person's)."""
+        return attach.detach(self._verb, self._ports, task, attachment, self.warnings)
+
     # --- endings -----------------------------------------------------------------------------------------
     def complete(
         self, task: str, handoff: Handoff, *, run: int | None = None, override: bool = False, bulk: bool = False
     ) -> Closed:
-        """Finish a card (P12, P21, P22); its children are promoted in the same step (P4)."""
-        with self._verb("complete", task, run) as (ctx, card):
-            return finish.complete(ctx, card, _handoff(handoff), override=override, bulk=bulk)
+        """Finish a card (P12, P21, P22); in the same step children are promoted, artifacts kept (P4, D20)."""
+        files = attach.artifacts(self._verb, self._ports, task, handoff.artifacts, run=run, override=override)
+        with files as kept, self._verb("complete", task, run) as (ctx, card):
+            done = finish.complete(ctx, card, _handoff(handoff), kept.files, override=override, bulk=bulk)
+            kept.name(done.attachments)
+        return done
 
     def request_review(
         self,

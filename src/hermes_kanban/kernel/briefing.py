@@ -183,7 +183,8 @@ def _attempts(runs: tuple[Run, ...], card: Task) -> list[str]:
     for run in runs:
         if run.open:
             continue
-        lines = [f"Run {run.id} ({run.role}): {run.outcome}"]
+        by_hand = run.role == s.MANUAL  # what a person said without an attempt (P21)
+        lines = [f"A person said ({run.outcome})" if by_hand else f"Run {run.id} ({run.role}): {run.outcome}"]
         for label, value in (("Summary", run.summary), ("Reason", run.end_reason), ("Error", run.error)):
             if value:
                 lines.append(f"{label}: {value}")

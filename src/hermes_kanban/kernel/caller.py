@@ -84,12 +84,16 @@ def identify(
     """
     if caller.inside_shim:
         return _inside_run(tx, caller, run)
+    if run is None and task_id is not None:
+        found = _ticketed(tx, caller, task_id, by_run=by_run, still_open=True)
+        if found:
+            return found
     if caller.task:
         return _from_environment(caller, run)
     if run is not None and task_id is not None:
         return Identity(_holder_actor(caller, None), _named_fence(caller, run))
     if task_id is not None:
-        found = _exported(tx, caller, task_id) or _ticketed(tx, caller, task_id, by_run=by_run)
+        found = _exported(tx, caller, task_id) or _ticketed(tx, caller, task_id, by_run=by_run, still_open=False)
         if found:
             return found
     return Identity(_free_actor(caller))
@@ -134,13 +138,15 @@ def _exported(tx: Transaction, caller: Caller, task_id: str) -> Identity | None:
     return Identity(_holder_actor(caller, None), Fence(number, caller.lock or ""))
 
 
-def _ticketed(tx: Transaction, caller: Caller, task_id: str, *, by_run: bool) -> Identity | None:
+def _ticketed(tx: Transaction, caller: Caller, task_id: str, *, by_run: bool, still_open: bool) -> Identity | None:
     mine = [ticket for ticket in caller.tickets if ticket.task_id == task_id]
     if not mine:
         return None
     newest = max(mine, key=lambda ticket: ticket.run_id)
     row = tx.one("runs.by_id", id=newest.run_id)
     held = find.run(tx, newest.run_id) if row else None
+    if still_open and not (held and held.open):
+        return None
     if by_run and held and held.open and any(_was_lost(tx, ticket) for ticket in mine if ticket is not newest):
         raise ClaimLost(
             f"this caller lost an earlier claim of {task_id}: which run it acts for is not clear",
@@ -183,7 +189,7 @@ def _holder_actor(caller: Caller, held: Run | None) -> Actor:
 def _free_actor(caller: Caller) -> Actor:
     if caller.role in (s.BRIDGE, s.ORCHESTRATOR):
         return Actor(caller.role, caller.name, delegated=False)
-    if caller.role in (s.WORKER, s.DISPATCHER):
+    if caller.role not in (None, s.HUMAN):
         return Actor(s.WORKER, caller.name)  # fails closed: a worker without a card may hardly do anything
     return Actor(s.HUMAN, caller.name, interactive=caller.interactive)
 

@@ -8,9 +8,11 @@ from hermes_kanban.model.claim import Fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Protocol
 
     from hermes_kanban.base.settings import Settings
+    from hermes_kanban.model.thread import StoredFile
     from hermes_kanban.store.driver import Transaction
 
     class Names(Protocol):
@@ -37,6 +39,39 @@ if TYPE_CHECKING:
             Raises:
                 WorkspaceFailed: it cannot be made.
             """
+
+    class Blobs(Protocol):
+        """The bytes of attachments (P61). Called outside of transactions; a refusal leaves nothing behind."""
+
+        def keep_file(
+            self,
+            task_id: str,
+            path: str,
+            name: str | None = None,
+            *,
+            base: str | None = None,
+            inside: str | None = None,
+        ) -> StoredFile:
+            """Copy a plain file (relative to `base`, else the current folder; within `inside` if that is given).
+
+            Raises:
+                FileRefused, AttachmentTooLarge: it cannot be an attachment.
+                Retryable, StoreRefused: it cannot be written.
+            """
+
+        def keep_chunks(self, task_id: str, chunks: Iterable[bytes], name: str | None) -> StoredFile:
+            """Write what comes; raises the same."""
+
+        def keep_url(self, task_id: str, url: str, name: str | None = None) -> StoredFile:
+            """Download.
+
+            Raises:
+                UrlRefused, FetchFailed, AttachmentTooLarge: nothing comes from there.
+                Retryable, StoreRefused: it cannot be written.
+            """
+
+        def discard(self, path: str) -> bool:
+            """Remove a file that no row names; False when it is not ours or cannot be removed."""
 
 
 @record

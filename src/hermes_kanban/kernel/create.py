@@ -7,10 +7,10 @@ from hermes_kanban.base.errors import Cycle, InvalidValue, KeyRequired, Unexpect
 from hermes_kanban.base.limits import in_range
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import block, find, gate, links, values
-from hermes_kanban.kernel.apply import append_event
+from hermes_kanban.kernel.apply import append_event, texts
 from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
-from hermes_kanban.model.task import DEFAULTS, UNFOLDED, Task, TaskDraft
+from hermes_kanban.model.task import DEFAULTS, TEXTS, UNFOLDED, Task, TaskDraft
 from hermes_kanban.store import rows
 
 TYPE_CHECKING = False
@@ -178,13 +178,20 @@ def _insert(ctx: Context, draft: TaskDraft, parents: tuple[Task, ...]) -> Create
     columns = _columns(ctx, draft, parents)
     columns |= _start(ctx, draft, waits=bool(open_ones))
     columns["id"] = _fresh_id(ctx)
+    if draft.workspace_kind == s.WORKTREE and not draft.branch_name:
+        columns["branch_name"] = f"kanban/{columns['id']}"  # D20
     seq = ctx.tx.insert("tasks.add", **rows.to_columns(columns))
     for parent in parents:
         ctx.tx.run("links.add", parent_id=parent.id, child_id=columns["id"], created_at=ctx.now)
     folded = {n: v for n, v in columns.items() if n not in (*UNFOLDED, "id") and v != DEFAULTS[n]}
     payload = {"to": columns["status"], "parents": [p.id for p in parents]}
+    payload |= texts({n: columns[n] for n in TEXTS if columns.get(n) is not None})
     append_event(ctx, "created", columns["id"], payload | {"set": folded | {"seq": seq}}, run_id=None)
+    if ctx.actor.task_id is not None:
+        ctx.tx.run("notify.inherit", task_id=columns["id"], parent_id=ctx.actor.task_id, created_at=ctx.now)  # P52
     card = find.task(ctx.tx, columns["id"])
+    if draft.status == s.BLOCKED:
+        card = block.hold(ctx, card, blocks.from_text(draft.reason or ""))
     return Created(card, True, bool(open_ones), open_ones)
 
 
@@ -235,10 +242,8 @@ def _start(ctx: Context, draft: TaskDraft, *, waits: bool) -> dict[str, Any]:
     """Return the first state and why the card is held, if it is."""
     held: dict[str, Any] = {"hold_reason": None, "hold_release": None, "block_kind": None, "block_fields": None}
     if draft.status == s.TRIAGE:
-        return held | {"status": s.TRIAGE, "scheduled_at": None, "hold_release": s.BY_PERSON}
-    if draft.status == s.BLOCKED:
-        reason = blocks.from_text(draft.reason or "")
-        return held | {"status": s.BLOCKED, "scheduled_at": None} | block.held_at_creation(ctx, reason, None)
+        idea = {"hold_reason": "an idea that is still to be specified", "hold_release": s.BY_PERSON}
+        return held | {"status": s.TRIAGE, "scheduled_at": None} | idea
     if draft.scheduled_at is not None and draft.scheduled_at > ctx.now:
         waiting = {"scheduled_at": draft.scheduled_at, "hold_release": s.BY_TIME}
         return held | {"status": s.SCHEDULED, "hold_reason": "waits for its start time"} | waiting

@@ -42,12 +42,20 @@ def repeated(ctx: Context, card: Task, verb: str) -> Run | None:
         return None
     run = find.run(ctx.tx, ctx.fence.run_id)
     same = run.task_id == card.id and run.claim_lock == ctx.fence.lock and run.end_verb == verb
-    return run if same and run.outcome is not None else None
+    if not same or run.outcome is None:
+        return None
+    return None if ctx.implicit and _moved_on(ctx, card, run) else run
+
+
+def _moved_on(ctx: Context, card: Task, run: Run) -> bool:
+    """Whether more happened to the card since this run closed it: then a call that names no run means something new."""
+    last = find.last_run(ctx.tx, card.id)
+    return card.status != (run.end_result or {}).get("to") or last is None or last.id != run.id
 
 
 def lost(ctx: Context, card: Task, run: Run | None, verb: str) -> ClaimLost:
     """Build the refusal; the facade logs it as a `refused` event of this card and verb."""
-    shown = ctx.fence.run_id if ctx.fence else None
+    shown = (ctx.fence.run_id or None) if ctx.fence else None
     if run is None:
         state = f"{card.id} is {card.status} and no run holds it"
     else:

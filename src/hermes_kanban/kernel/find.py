@@ -47,6 +47,14 @@ def task(tx: Transaction, text: str) -> Task:
     return rows.task(row)
 
 
+def known_task(tx: Transaction, text: str) -> Task | None:
+    """Return the task with this id or unique prefix, or None."""
+    try:
+        return task(tx, text)
+    except (TaskNotFound, Usage):
+        return None
+
+
 def run(tx: Transaction, number: int) -> Run:
     """Return the run with this number.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_kanban.base.errors import Forbidden, InvalidValue, UnknownCards
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel import claim, failures, fence, find, gate, runs
+from hermes_kanban.kernel import attach, claim, failures, fence, find, gate, runs
 from hermes_kanban.kernel.apply import NOT_HELD, move
 from hermes_kanban.model import policy, transitions
 from hermes_kanban.model import status as s
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes_kanban.kernel.context import Context
+    from hermes_kanban.model.thread import Attachment, StoredFile
 
 SUMMARY_IN_EVENT = 400
 
 
 @record
 class Handoff(Record):
-    """What the next reader gets: summary for people, metadata for machines (P22)."""
+    """What the next reader gets: summary for people, metadata for machines, files that are kept (P22, D20)."""
 
     summary: str | None = None
     metadata: dict[str, Any] | None = None
     result: str | None = None
     created: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -49,12 +51,14 @@ class Closed(Record):
         run: the run that ended, if any.
         already: True when this very call had been answered before (P12).
         promoted: children that became ready.
+        attachments: the artifacts that were kept (D20).
     """
 
     task: Task
     run: Run | None = None
     already: bool = False
     promoted: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 def first_line(text: str | None, most: int = SUMMARY_IN_EVENT) -> str | None:
@@ -74,10 +78,19 @@ def already_closed(ctx: Context, card: Task, verb: str) -> Closed | None:
     return Closed(card, run, already=True, promoted=tuple(stored.get("promoted", ())))
 
 
-def complete(ctx: Context, card: Task, handoff: Handoff, *, override: bool = False, bulk: bool = False) -> Closed:
+def complete(
+    ctx: Context,
+    card: Task,
+    handoff: Handoff,
+    artifacts: tuple[StoredFile, ...] = (),
+    *,
+    override: bool = False,
+    bulk: bool = False,
+) -> Closed:
     """Finish the card and let its children go, in one step.
 
     Args:
+        artifacts: the declared files, copied already: they become attachments together with the ending (D20, C98).
         override: a person's: also from todo, triage, scheduled, and over somebody else's run (P12c).
         bulk: one of several ids of a person's call, which needs no summary (P22).
 
@@ -104,12 +117,16 @@ def complete(ctx: Context, card: Task, handoff: Handoff, *, override: bool = Fal
     _made_by(ctx, run, handoff.created)
     quarantine = failures.leave(ctx, card, run, "complete", mine=mine)
     kept = run if mine else _by_hand(ctx, card, handoff, s.COMPLETED)
+    attached = attach.record_files(ctx, card, artifacts, kept)
     done = _done(ctx, card, handoff, kept, quarantine, override=override and not mine)
     promoted = gate.promote_children(ctx, card.id)
     if run and mine:
-        facts = _facts(handoff) | {"end_verb": "complete", "end_result": {"promoted": list(promoted)}}
+        facts = _facts(handoff) | {
+            "end_verb": "complete",
+            "end_result": {"to": done.status, "promoted": list(promoted)},
+        }
         kept = runs.close(ctx, run, s.COMPLETED, facts, by_owner=True)
-    return Closed(done, kept, promoted=promoted)
+    return Closed(done, kept, promoted=promoted, attachments=attached)
 
 
 def _judge(run: Run | None, mine: bool) -> str | None:
@@ -165,8 +182,7 @@ def _made_by(ctx: Context, run: Run | None, created: tuple[str, ...]) -> None:
     wrong = []
     makers = (ctx.actor.label, run.claimed_by if run else None)  # a script is a bridge for its own card alone (P70)
     for text in created:
-        row = ctx.tx.one("tasks.by_id", id=text)
-        card = find.task(ctx.tx, text) if row else None
+        card = find.known_task(ctx.tx, text)
         if card is None or not (card.created_by in makers or (run and card.created_run_id == run.id)):
             wrong.append(text)
     if wrong:
@@ -209,7 +225,7 @@ def request_review(
     payload = {"summary": first_line(handoff.summary), "reviewer": who, "implementer": implementer}
     moved = move(ctx, card, "request-review", s.REVIEW, changes, payload, run_id=kept.id if kept else None)
     if run and mine:
-        facts = _facts(handoff) | {"end_verb": "request-review", "end_result": {}}
+        facts = _facts(handoff) | {"end_verb": "request-review", "end_result": {"to": moved.status}}
         kept = runs.close(ctx, run, s.REVIEW_REQUESTED, facts, by_owner=True)
     return Closed(moved, kept)
 

@@ -63,6 +63,6 @@ def regate_children(ctx: Context, parent_id: str) -> tuple[tuple[str, ...], tupl
         if child.status == s.READY:
             regate(ctx, child, parent_id)
             waiting.append(child.id)
-        elif child.status in (s.RUNNING, s.REVIEW, s.DONE):
+        elif child.status in (s.RUNNING, s.REVIEW, s.DONE) or (child.started_at and child.status in s.OPEN_STATES):
             started.append(child.id)
     return tuple(waiting), tuple(started)

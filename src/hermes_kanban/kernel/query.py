@@ -126,7 +126,7 @@ def _filters(tx: Transaction, wanted: Filter) -> tuple[tuple[str, ...], dict[str
     names: list[str] = []
     values: dict[str, object] = {"now": tx.now}
     if wanted.statuses:
-        names.append("list.in_states_or_lapsed" if s.READY in wanted.statuses else "list.in_states")
+        names.append("list.in_states_or_lapsed" if {s.READY, s.REVIEW} & {*wanted.statuses} else "list.in_states")
         values["states"] = rows.encode(list(wanted.statuses))
     elif not wanted.archived:
         names.append("list.not_archived")
@@ -166,13 +166,18 @@ def shown(tx: Transaction, card: Task, *, events: int = NEWEST_EVENTS, comments:
         comment_count=count[0],
         runs=runs_of(tx, card.id),
         events=tuple(rows.event(r) for r in tx.all("events.newest_of_task", task_id=card.id, limit=events)),
-        attachments=tuple(rows.attachment(r) for r in tx.all("attachments.of_task", task_id=card.id)),
+        attachments=attachments_of(tx, card.id),
     )
 
 
 def runs_of(tx: Transaction, task_id: str) -> tuple[Run, ...]:
     """Return every run of a card, oldest first, manual ones included (readers tell them by their role)."""
     return tuple(rows.run(row) for row in tx.all("runs.of_task", task_id=task_id))
+
+
+def attachments_of(tx: Transaction, task_id: str) -> tuple[Attachment, ...]:
+    """Return the attachments of a card, oldest first (P61)."""
+    return tuple(rows.attachment(row) for row in tx.all("attachments.of_task", task_id=task_id))
 
 
 def events_since(
@@ -268,9 +273,13 @@ def statistics(tx: Transaction) -> dict[str, object]:
     }
 
 
-def inbox(tx: Transaction, limit: int) -> tuple[Task, ...]:
-    """Return what waits for a person, oldest first: blocks, reviews without a reviewer, triage, tripped breakers."""
-    return tuple(rows.task(row) for row in tx.all("list.inbox", limit=limit))
+def inbox(tx: Transaction, limit: int, agents: tuple[str, ...]) -> tuple[Task, ...]:
+    """Return what waits for a person, oldest first: blocks, triage, tripped breakers, and reviews by a person.
+
+    Args:
+        agents: names of lanes, profiles and declared outsiders; whoever else is to review is a person.
+    """
+    return tuple(rows.task(row) for row in tx.all("list.inbox", limit=limit, agents=rows.encode(list(agents))))
 
 
 def waiting_parents(tx: Transaction, card: Task) -> tuple[str, ...]:

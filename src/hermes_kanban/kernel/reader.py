@@ -14,20 +14,24 @@ from hermes_kanban.model.task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes_kanban.base.settings import Settings
-    from hermes_kanban.kernel.context import Names, Workspaces
+    from hermes_kanban.kernel.context import Blobs, Names, Workspaces
     from hermes_kanban.model.reasons import Startable
+    from hermes_kanban.model.thread import Attachment
     from hermes_kanban.store.driver import ChangeFeed, Store
 
 
 @record
 class Ports(Record):
-    """What the kernel asks of the world outside the database."""
+    """What the kernel asks of the world outside the database. `blobs` is called when a verb needs files (P61)."""
 
     names: Names
     workspaces: Workspaces
     host: str
     pid: int = 0
+    blobs: Callable[[], Blobs] | None = None
 
 
 class Reader:
@@ -42,6 +46,7 @@ class Reader:
 
     def __init__(self, store: Store, settings: Settings, names: Names, host: str) -> None:
         self._store = store
+        self.warnings: list[str] = [*store.warnings]
         self._settings = settings
         self._names = names
         self._host = host
@@ -71,6 +76,11 @@ class Reader:
         """Return the runs of a card, oldest first."""
         with self._store.read() as tx:
             return query.runs_of(tx, find.task(tx, task).id)
+
+    def attachments(self, task: str) -> tuple[Attachment, ...]:
+        """Return the attachments of a card, oldest first (P61)."""
+        with self._store.read() as tx:
+            return query.attachments_of(tx, find.task(tx, task).id)
 
     def events(
         self, since: int = 0, limit: int = 200, *, task: str | None = None, kinds: tuple[str, ...] = ()
@@ -127,7 +137,8 @@ class Reader:
     def inbox(self, limit: int = 50) -> tuple[Task, ...]:
         """Return what waits for a person, oldest first."""
         with self._store.read() as tx:
-            return query.inbox(tx, in_range("limit", limit))
+            agents = (*self._names.lanes(), *self._names.profiles(), *self._settings.names("external_assignees"))
+            return query.inbox(tx, in_range("limit", limit), agents)
 
     def why(self, task: str) -> tuple[Task, Startable]:
         """Return why a card does not start: for any claimer, and for the dispatcher (P3b)."""
@@ -140,11 +151,11 @@ class Reader:
         """Return every disagreement between log, rows and rules, and what the engine finds wrong (P81, P72)."""
         damage = tuple(verify.Finding("", line) for line in self._store.check_integrity())
         with self._store.read() as tx:
-            missing = tuple(
-                verify.Finding("", f"write guard {name} is missing: raw SQL could write (P72)")
-                for name in self._store.guards()
+            schema = tuple(
+                verify.Finding("", f"the schema is not as it was made: {line} (P72)")
+                for line in self._store.schema_differences()
             )
-            return damage + missing + verify.verify(tx)
+            return damage + schema + verify.verify(tx)
 
     def feed(self) -> ChangeFeed:
         """Return a feed that wakes when the board changed."""

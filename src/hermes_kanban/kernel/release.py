@@ -32,11 +32,28 @@ def unblock(ctx: Context, card: Task, answer: str | None) -> Task:
     changes = _released(card) | policy.FRESH | {"escalated": False}
     payload: dict[str, Any] = {}
     if answer is not None:
-        text = blocks.expand_answer(answer, card.block_fields)
+        text = _answer(card, answer)
         comment = thread.add(ctx, card, text, author=None, run=None)
         changes["answer_comment_id"] = comment.id
         payload = {"answer": finish.first_line(text), "comment": comment.id}
     return move(ctx, card, "unblock", gate.target(ctx.tx, card), changes, payload)
+
+
+def _answer(card: Task, answer: str) -> str:
+    """Return the answer, an option's letter turned into the option.
+
+    Raises:
+        InvalidValue: a letter that none of the offered options has.
+    """
+    text = blocks.expand_answer(answer, card.block_fields)
+    if text is not None:
+        return text
+    letters = ", ".join(blocks.letters(card.block_fields))
+    raise InvalidValue(
+        f"{card.id} offers no option {answer.strip()[:10]!r}",
+        hint=f"one of {letters}, or an answer in words",
+        argument="answer",
+    )
 
 
 def promote(ctx: Context, card: Task) -> Task:

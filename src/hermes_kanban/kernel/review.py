@@ -44,10 +44,10 @@ def request_changes(ctx: Context, card: Task, text: str, *, override: bool = Fal
         )
     quarantine = failures.leave(ctx, card, run, VERB, mine=mine)
     comment = thread.add(ctx, card, text, author=None, run=run if mine else None)
-    facts = {"end_reason": text, "end_verb": VERB, "end_result": {}}
     kept = run if run and mine else finish.by_hand(ctx, card, {"end_reason": text}, s.CHANGES_REQUESTED)
     moved = _send_back(ctx, card, text, kept, quarantine, comment.id)
     if run and mine:
+        facts = {"end_reason": text, "end_verb": VERB, "end_result": {"to": moved.status}}
         kept = runs.close(ctx, run, s.CHANGES_REQUESTED, facts, by_owner=True)
     return Closed(moved, kept)
 

@@ -26,11 +26,11 @@ def claimable(tx: Transaction, card: Task) -> tuple[Reason, ...]:
         return _parents(tx, card) + _eligibility(tx, card)
     if card.status == s.RUNNING:
         return _running(tx, card)
-    if card.status == s.TODO:
+    if card.status == s.TODO or _due(tx, card):
         return _parents(tx, card)
     if card.status in (s.DONE, s.ARCHIVED):
         return (Reason("state", f"it is {card.status}"),)
-    return (_held(tx, card),)
+    return (_held(card),)
 
 
 def startable(ctx: Context, card: Task, names: Names) -> Startable:
@@ -66,9 +66,12 @@ def _running(tx: Transaction, card: Task) -> tuple[Reason, ...]:
     return (Reason(s.RUNNING, text, run.claim_expires if run.pull else None, "worker"),)
 
 
-def _held(tx: Transaction, card: Task) -> Reason:
-    if card.status == s.SCHEDULED and card.scheduled_at is not None and card.scheduled_at <= tx.now:
-        return Reason("due", "its time has come; the dispatcher or the next claim releases it", card.scheduled_at)
+def _due(tx: Transaction, card: Task) -> bool:
+    """Whether its time has come: the dispatcher's next pass, or the claim itself, releases it."""
+    return card.status == s.SCHEDULED and card.scheduled_at is not None and card.scheduled_at <= tx.now
+
+
+def _held(card: Task) -> Reason:
     until = card.scheduled_at if card.status == s.SCHEDULED else None
     actor = card.hold_release or s.BY_PERSON
     why = {s.TRIAGE: "it is an idea in triage", s.SCHEDULED: "it is parked"}.get(card.status, "it is blocked")

@@ -189,6 +189,17 @@ _BLOCK = (
     RUN,
     OVERRIDE,
 )
+_ATTACH = (
+    TASK,
+    Parameter("file", "path", "a file", "files", positional=True, many=True),
+    Parameter("url", "line", "download it from here (http or https)"),
+    Parameter("name", "line", "another name for the one file"),
+    RUN,
+)
+_ATTACH_RM = (
+    TASK,
+    Parameter("n", "int", "its number (see `attachments`)", "attachment", True, True, limit="attachment"),
+)
 _SCHEDULE = (
     TASKS,
     Parameter("at", "when", "the time at which it goes on", limit="at"),
@@ -221,6 +232,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("show", "look", "all about a card", "show", False, (TASK, LIMIT.evolve(name="events"))),
     Verb("context", "look", "what a worker of the card reads first", "context", False, (TASK,)),
     Verb("runs", "look", "the attempts at a card", "runs", False, (TASK,)),
+    Verb("attachments", "look", "the files of a card", "attachments", False, (TASK,)),
     Verb("why", "look", "why a card does not start", "why", False, (TASK,)),
     Verb("events", "look", "the log, oldest first", "events", False, (SINCE, LIMIT, ONE_CARD, KINDS)),
     Verb(
@@ -307,6 +319,8 @@ VERBS: tuple[Verb, ...] = (
             RUN,
         ),
     ),
+    Verb("attach", "work", "add files to a card, all or none", "attach", True, _ATTACH),
+    Verb("attach-rm", "work", "remove a file from a card (a person's)", "detach", True, _ATTACH_RM),
     Verb(
         "complete",
         "work",
@@ -317,6 +331,7 @@ VERBS: tuple[Verb, ...] = (
             TASKS,
             *HANDOFF,
             Parameter("created", "id", "a card that you made on the way", "handoff.created", many=True),
+            Parameter("artifact", "path", "a file of the workspace that is to be kept", "handoff.artifacts", many=True),
             RUN,
             OVERRIDE,
         ),

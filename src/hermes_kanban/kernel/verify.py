@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel import gate
+from hermes_kanban.kernel import apply, gate
 from hermes_kanban.model import status as s
 from hermes_kanban.model.event import Event
-from hermes_kanban.model.task import DEFAULTS, DERIVED, UNFOLDED, Task
+from hermes_kanban.model.task import DEFAULTS, DERIVED, TEXTS, UNFOLDED, Task
 from hermes_kanban.store import rows
 
 TYPE_CHECKING = False
@@ -30,13 +30,14 @@ class Finding(Record):
 class _Folded:
     """What the log says of one task."""
 
-    __slots__ = ("columns", "deleted", "parents", "problems")
+    __slots__ = ("columns", "deleted", "parents", "problems", "texts")
 
     def __init__(self) -> None:
         self.columns: dict[str, Any] = dict(DEFAULTS)
         self.parents: set[str] = set()
         self.problems: list[str] = []
         self.deleted = False
+        self.texts: dict[str, str | None] = {}
 
     def apply(self, event: Event) -> None:
         payload = event.payload
@@ -51,6 +52,7 @@ class _Folded:
         if "from" in payload and self.columns["status"] != payload["from"]:
             self.problems.append(f"event {event.id} starts from {payload['from']}, not {self.columns['status']}")
         self.columns |= payload.get("set", {})
+        self.texts |= payload.get("texts", {})
 
 
 def verify(tx: Transaction) -> tuple[Finding, ...]:
@@ -91,6 +93,9 @@ def _disagreements(tx: Transaction, card: Task, log: _Folded | None) -> list[str
         said = tuple(told) if name == "skills" and told is not None else told
         if stored[name] != said:
             problems.append(f"{name} is {stored[name]!r}, the log says {said!r}")
+    for name in TEXTS:
+        if apply.mark_of(stored[name]) != log.texts.get(name):
+            problems.append(f"{name} is not the text that the log knows")
     parents = {row[0] for row in tx.all("links.parent_ids", child_id=card.id)}
     if parents != log.parents:
         problems.append(f"parents are {sorted(parents)}, the log says {sorted(log.parents)}")

@@ -20,6 +20,8 @@ _OWN_CARD = {
 
 BY_RUN = frozenset((*_OWN_CARD, "comment"))  # verbs through which a run acts on its card (P12)
 
+_A = {s.ORCHESTRATOR: "an"}
+
 RIGHTS: dict[str, dict[str, str]] = {
     s.WORKER: _OWN_CARD | {"comment": ANY},
     s.ORCHESTRATOR: _OWN_CARD
@@ -81,7 +83,7 @@ def require(actor: Actor, verb: str, task_id: str | None = None) -> None:
     scope = RIGHTS[actor.kind].get(verb)
     if scope is None:
         raise Forbidden(
-            f"{verb} is not for a {actor.kind}",
+            f"{verb} is not for {_A.get(actor.kind, 'a')} {actor.kind}",
             hint="if you cannot go on without it, `block` your card and say what is needed",
             verb=verb,
             actor=actor.label,

@@ -121,15 +121,23 @@ def missing(reason: Reason, *, dependency: bool) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def expand_answer(answer: str, fields: dict[str, Any] | None) -> str:
-    """Turn an option's letter into the option: `B` becomes `B: the text of the second option`."""
+def letters(fields: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return the letters by which the options of a block may be chosen."""
+    return tuple(chr(ord("A") + index) for index in range(min(26, len((fields or {}).get("options", [])))))
+
+
+def expand_answer(answer: str, fields: dict[str, Any] | None) -> str | None:
+    """Turn an option's letter into the option: `B` becomes `B: the text of the second option`.
+
+    Returns:
+        The answer, or None for a letter that is not among the options that were offered.
+    """
     letter = answer.strip().upper().rstrip(".:)")
-    options = (fields or {}).get("options", [])
-    if len(letter) != 1 or not "A" <= letter <= "Z":
+    offered = letters(fields)
+    if len(letter) != 1 or not "A" <= letter <= "Z" or not offered:
         return answer
-    index = ord(letter) - ord("A")
-    if index >= len(options):
-        return answer
-    text = str(options[index])
+    if letter not in offered:
+        return None
+    text = str((fields or {})["options"][offered.index(letter)])
     named = text.upper().startswith((f"{letter}:", f"{letter} ", f"{letter}.", f"{letter})", f"{letter} ("))
     return text if named or text.upper() == letter else f"{letter}: {text}"

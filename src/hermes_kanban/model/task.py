@@ -75,7 +75,11 @@ class Task(Record):
 
 
 # Columns that `verify` does not fold: large texts, which the log only names, and the time of the last change.
-UNFOLDED = ("body", "acceptance", "result", "updated_at")
+TEXTS = ("body", "acceptance", "result")
+UNFOLDED = (*TEXTS, "updated_at")
+
+# Columns of the view that come from the open run alone (P2): empty without one.
+OF_OPEN_RUN = ("claim_lock", "claim_expires", "worker_pid", "last_heartbeat_at")
 
 # What a new row holds where its `created` event says nothing.
 DEFAULTS: dict[str, Any] = dict.fromkeys(Task.FIELDS) | {

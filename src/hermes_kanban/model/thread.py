@@ -37,6 +37,18 @@ class Attachment(Record):
 
 
 @record
+class StoredFile(Record):
+    """The bytes of an attachment in their final place, before a row names them (P61)."""
+
+    name: str
+    size: int
+    content_type: str
+    sha256: str
+    path: str
+    source_url: str | None = None
+
+
+@record
 class Link(Record):
     """The child waits for the parent."""
 

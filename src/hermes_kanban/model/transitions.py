@@ -102,7 +102,7 @@ def check(task: Task, verb: str, *, override: bool = False) -> Transition:
     sources = row.sources + (row.override_sources if override else ())
     if task.status in sources:
         return row
-    works = ", ".join(sources)
+    works = ", ".join(row.sources)
     extra = f" (by a person's override also from {', '.join(row.override_sources)})" if row.override_sources else ""
     raise WrongState(
         f"{task.id} is {task.status}: {verb} works from {works}{extra}",
@@ -110,5 +110,5 @@ def check(task: Task, verb: str, *, override: bool = False) -> Transition:
         task_id=task.id,
         status=task.status,
         verb=verb,
-        works_from=list(sources),
+        works_from=list(row.sources + row.override_sources),
     )

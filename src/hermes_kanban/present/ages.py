@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_SEVERAL = 2  # from two of a unit on, that unit is used
-
-
-def span(seconds: int) -> str:
-    """Return a duration in its largest fitting unit."""
-    size = abs(seconds)
-    for unit, name in _UNITS:
-        if size >= unit * (_SEVERAL if unit > 1 else 1):
-            return f"{size // unit} {name}"
-    return "0 s"
+from hermes_kanban.base.clock import span
 
 
 def age(then: int | None, now: int) -> str:
@@ -20,3 +10,8 @@ def age(then: int | None, now: int) -> str:
     if then is None:
         return ""
     return f"in {span(then - now)}" if then > now else f"{span(now - then)} ago"
+
+
+def left(until: int | None, now: int) -> str:
+    """Return how long something still lasts (` for another 14 min`), to stand behind what lasts; "" for no end."""
+    return f" for another {span(until - now)}" if until is not None and until > now else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes_kanban.base.record import Record
+    from hermes_kanban.kernel.attach import Attached
     from hermes_kanban.kernel.create import Created
     from hermes_kanban.kernel.finish import Closed
     from hermes_kanban.kernel.links import Linked
@@ -79,7 +81,14 @@ def closed(answer: Closed) -> dict[str, Any]:
         "run": plain(answer.run) if answer.run else None,
         "already": answer.already,
         "promoted": list(answer.promoted),
+        "attachments": [plain(one) for one in answer.attachments],
     }
+
+
+def attached(answer: Attached) -> dict[str, Any]:
+    """Return which files a card got, or lost (P61)."""
+    card = answer.task
+    return {"id": card.id, "status": card.status, "attachments": [plain(one) for one in answer.attachments]}
 
 
 def linked(answer: Linked) -> dict[str, Any]:
@@ -152,4 +161,6 @@ def answer_with(card: Task) -> str:
         return f"hermes kanban promote {card.id}"
     if card.status == s.TRIAGE:
         return f"hermes kanban comment {card.id} TEXT, then hermes kanban promote {card.id}"
-    return f"hermes kanban unblock {card.id} --answer TEXT"
+    letters = blocks.letters(card.block_fields)
+    choice = f"   (TEXT: {', '.join(letters)}, or an answer in words)" if letters else ""
+    return f"hermes kanban unblock {card.id} --answer TEXT{choice}"

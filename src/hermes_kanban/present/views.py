@@ -7,9 +7,11 @@ terminal is and whether it shows colours; for a pipe there is neither, and nothi
 from __future__ import annotations
 
 from hermes_kanban.base.record import Record, record
+from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
 from hermes_kanban.present import documents
-from hermes_kanban.present.ages import age, span
+from hermes_kanban.present.ages import age, left, span
+from hermes_kanban.present.events import event
 from hermes_kanban.present.text import cut, indented, safe, table
 
 TYPE_CHECKING = False
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from hermes_kanban.kernel.query import Column, Listed, Shown
     from hermes_kanban.kernel.verify import Finding
-    from hermes_kanban.model.event import Event
     from hermes_kanban.model.reasons import Reason, Startable
     from hermes_kanban.model.run import Run
     from hermes_kanban.model.task import Task
@@ -36,14 +37,16 @@ _COLOURS = {
 }
 _PROVIDER = "Provider rejected this profile's credential or model — blocked after one attempt"  # P43
 _TERMINAL_PROVIDER = "terminal_provider"
+_NO_END = 10_000_000  # columns of a line that nothing cuts
 _ASK_OF = {s.BY_PERSON: "a person", s.BY_REVIEWER: "a reviewer", s.BY_PARENTS: "its parents", s.BY_TIME: "time"}
 
 
 @record
 class Style(Record):
-    """How a terminal shows text: columns (0: no terminal, cut nothing), colours."""
+    """How a terminal shows text: columns and lines (0: cut nothing), colours."""
 
     room: int = 0
+    height: int = 0
     colour: bool = False
 
     def paint(self, text: str, code: str | None) -> str:
@@ -91,16 +94,25 @@ def _in_colour(line: str, entry: Listed, style: Style) -> str:
 
 
 def board(columns: Sequence[Column], style: Style = PLAIN) -> str:
-    """Return the board as lines: each state with its count and its first cards."""
-    lines = []
-    for found in columns:
-        lines.append(f"{style.state(found.status)} {found.count}")
-        lines += [
-            cut(f"  {e.task.id}  {_people(e)}{safe(e.task.title)}", style.room or 10_000_000) for e in found.cards
-        ]
-        if found.count > len(found.cards):
-            lines.append(f"  … and {found.count - len(found.cards)} more")
-    return "\n".join(lines)
+    """Return the board as lines: each state with its count and its first cards, as many as the window has room for."""
+    most = max((len(found.cards) for found in columns), default=0)
+    while style.height and most and sum(1 + _rows_of(found, most) for found in columns) > style.height:
+        most -= 1
+    lines = [line for found in columns for line in _column(found, most, style)]
+    return "\n".join(lines[: style.height] if style.height else lines)
+
+
+def _rows_of(found: Column, most: int) -> int:
+    return min(most, len(found.cards)) + (found.count > min(most, len(found.cards)))
+
+
+def _column(found: Column, most: int, style: Style) -> Iterator[str]:
+    yield f"{style.state(found.status)} {found.count}"
+    shown = found.cards[:most]
+    for entry in shown:
+        yield cut(f"  {entry.task.id}  {_people(entry)}{safe(entry.task.title)}", style.room or _NO_END)
+    if found.count > len(shown):
+        yield f"  … and {found.count - len(shown)} more"
 
 
 def _people(entry: Listed) -> str:
@@ -118,20 +130,38 @@ def inbox(cards: Sequence[Task], now: int, style: Style = PLAIN) -> str:
 def _waiting(card: Task, now: int, style: Style) -> Iterator[str]:
     kind = f" ({card.block_kind})" if card.block_kind else ""
     yield f"{card.id}  {style.state(card.status)}{kind}  {span(now - card.status_since)}  {safe(card.title)}"
-    fields = card.block_fields or {}
-    for label, name in (("cause", "cause"), ("what", "what")):
-        if fields.get(name):
-            yield indented(f"{label}: {safe(str(fields[name]), lines=True)}", "    ")
-    if not fields and card.hold_reason:
-        yield indented(safe(card.hold_reason, lines=True), "    ")
+    for part in _asked(card):
+        yield indented(part, "    ")
     if card.last_failure_error and card.sticky:
         yield indented(safe(card.last_failure_error, lines=True), "    ")
-    for option in fields.get("options", ()):
-        yield indented(f"- {safe(str(option), lines=True)}", "    ")
-    for label, name in (("recommended", "recommendation"), ("next", "next_action")):
-        if fields.get(name):
-            yield indented(f"{label}: {safe(str(fields[name]), lines=True)}", "    ")
     yield f"    {documents.answer_with(card)}"
+
+
+def _asked(card: Task) -> Iterator[str]:
+    """Yield the parts of what a held card waits for; a text that lacks the parts is shown as it was written."""
+    fields = card.block_fields or {}
+    whole = bool(fields.get("what"))
+    if card.hold_reason and not whole:
+        yield safe(card.hold_reason, lines=True)
+    for label, name in _BEFORE_OPTIONS if whole else ():
+        if fields.get(name):
+            yield f"{label}: {safe(str(fields[name]), lines=True)}"
+    yield from _options(card)
+    for label, name in _AFTER_OPTIONS if whole else ():
+        if fields.get(name):
+            yield f"{label}: {safe(str(fields[name]), lines=True)}"
+
+
+_BEFORE_OPTIONS = (("cause", "cause"), ("what", "what"))
+_AFTER_OPTIONS = (("recommended", "recommendation"), ("next", "next_action"))
+
+
+def _options(card: Task) -> list[str]:
+    """Return the options of a block, each with the letter by which it may be chosen (P26)."""
+    fields = card.block_fields
+    lettered = [blocks.expand_answer(letter, fields) or "" for letter in blocks.letters(fields)]
+    rest = (fields or {}).get("options", ())[len(lettered) :]
+    return [f"- {safe(str(option), lines=True)}" for option in (*lettered, *rest)]
 
 
 # --- one card -------------------------------------------------------------------------------------------------
@@ -141,6 +171,7 @@ def card(found: Shown, now: int, style: Style = PLAIN) -> str:
     lines = [f"{task.id}  {style.state(task.status)}{'  (lease over)' if found.lease_over else ''}"]
     lines.append(style.paint(safe(task.title), "1"))
     lines += [f"  {label}: {value}" for label, value in _facts(task, now) if value]
+    lines += _held(task)
     lines += _stopped(found)
     for heading, text in (("body", task.body), ("accepted when", task.acceptance), ("result", task.result)):
         if text:
@@ -150,12 +181,12 @@ def card(found: Shown, now: int, style: Style = PLAIN) -> str:
     lines += _section(_comments_head(found), [_comment(one, now) for one in found.comments])
     lines += _section("attachments", [f"{safe(a.name)}  {a.size} bytes  {safe(a.path)}" for a in found.attachments])
     lines += _section("attempts", runs(found.runs, now, style).splitlines() if found.runs else [])
+    lines += _metadata(found)
     lines += _section("newest events", [event(one, now) for one in found.events])
     return "\n".join(lines)
 
 
 def _facts(task: Task, now: int) -> tuple[tuple[str, str], ...]:
-    held = f"{safe(task.hold_reason)}" if task.hold_reason else ""
     place = f"{task.workspace_kind}{':' + safe(task.workspace_path) if task.workspace_path else ''}"
     return (
         ("priority", str(task.priority) if task.priority else ""),
@@ -171,10 +202,20 @@ def _facts(task: Task, now: int) -> tuple[tuple[str, str], ...]:
         ("claimed until", f"{age(task.claim_expires, now)} (run {task.current_run_id})" if task.current_run_id else ""),
         ("starts", age(task.scheduled_at, now)),
         ("not before", f"{age(task.eligible_at, now)} ({task.eligible_reason})" if _cooling(task, now) else ""),
-        ("held", f"{held} (released by {_ASK_OF.get(task.hold_release or '', task.hold_release)})" if held else ""),
         ("failures in a row", str(task.consecutive_failures) if task.consecutive_failures else ""),
         ("last error", safe(task.last_failure_error or "")),
     )
+
+
+def _held(task: Task) -> list[str]:
+    """Say why a card is held and by whom it may be released (P26b); a reason of several lines keeps them."""
+    if not task.hold_reason:
+        return []
+    by = f"released by {_ASK_OF.get(task.hold_release or '', task.hold_release)}"
+    parts = list(_asked(task))
+    if len(parts) == 1 and "\n" not in parts[0]:
+        return [f"  held: {parts[0]} ({by})"]
+    return [f"  held ({by}):", *(indented(part, "    ") for part in parts)]
 
 
 def _cooling(task: Task, now: int) -> bool:
@@ -191,6 +232,14 @@ def _stopped(found: Shown) -> list[str]:
 
 def _section(heading: str, lines: list[str]) -> list[str]:
     return ["", f"{heading}:", *(indented(line) for line in lines)] if lines else []
+
+
+def _metadata(found: Shown) -> list[str]:
+    """Return what the last attempt left for programs, as JSON on one line."""
+    last = found.runs[-1] if found.runs else None
+    if last is None or not last.metadata:
+        return []
+    return _section(f"metadata of run {last.id}", [safe(documents.line(last.metadata))])
 
 
 def _other(task: Task, style: Style) -> str:
@@ -230,40 +279,33 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
 
 
-def event(one: Event, now: int) -> str:
-    """Return an event on one line."""
-    run = f" run {one.run_id}" if one.run_id else ""
-    return f"{one.id}  {age(one.created_at, now)}  {one.kind}  {safe(one.actor)}{run}{_payload(one.payload)}"
-
-
-def _payload(payload: Mapping[str, Any]) -> str:
-    """Return what an event says besides the columns that it changed."""
-    said = {name: value for name, value in payload.items() if name not in ("set", "changed") and value is not None}
-    return f"  {cut(safe(documents.line(said)), 200)}" if said else ""
-
-
-def events(found: Iterable[Event], now: int) -> str:
-    """Return a piece of the log, an event on each line."""
-    return "\n".join(f"{one.task_id or '-'}  {event(one, now)}" for one in found) or "no events"
-
-
 # --- answers --------------------------------------------------------------------------------------------------
 def why(task: Task, answer: Startable, now: int, style: Style = PLAIN) -> str:
     """Return both answers to *may it start?* (P3b)."""
     lines = [f"{task.id}  {style.state(task.status)}  {safe(task.title)}"]
-    for question, reasons in (
-        ("anybody may claim it", answer.claimable),
-        ("the dispatcher may start it", answer.dispatchable),
-    ):
-        lines.append(f"{question}: {'no' if reasons else 'yes'}")
-        lines += [f"  - {_reason(one, now)}" for one in reasons]
-    return "\n".join(lines)
+    lines.append(f"anybody may claim it: {'no' if answer.claimable else 'yes'}")
+    lines += [f"  - {_reason(one, now)}" for one in answer.claimable]
+    lines += _way_out(task, answer)
+    also = [one for one in answer.dispatchable if one not in answer.claimable]
+    if not answer.dispatchable:
+        lines.append("the dispatcher may start it: yes")
+    elif not also:
+        lines.append("the dispatcher may start it: no, for the same reason")
+    else:
+        lines.append(f"the dispatcher may start it: no{', also since' if answer.claimable else ''}")
+    return "\n".join([*lines, *(f"  - {_reason(one, now)}" for one in also)])
+
+
+def _way_out(task: Task, answer: Startable) -> list[str]:
+    """Return the options of a held card, and the command that answers."""
+    if not any(one.actor == s.BY_PERSON for one in answer.claimable):
+        return []
+    return [*(indented(option, "    ") for option in _options(task)), f"    {documents.answer_with(task)}"]
 
 
 def _reason(one: Reason, now: int) -> str:
-    until = f", {age(one.until, now)}" if one.until else ""
     who = "" if one.actor == "nobody" else f" (waits for {_ASK_OF.get(one.actor, one.actor)})"
-    return f"{safe(one.text)}{until}{who}"
+    return f"{safe(one.text)}{left(one.until, now)}{who}"
 
 
 def stats(found: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         """A board's store."""
 
         location: str
+        warnings: tuple[str, ...]
 
         def read(self) -> AbstractContextManager[Transaction]:
             """Begin a transaction that only reads; it sees one state of the board."""
@@ -74,5 +75,5 @@ if TYPE_CHECKING:
         def close(self) -> None:
             """Close the store."""
 
-        def guards(self) -> list[str]:
-            """Return the names of the write guards that are missing (P72)."""
+        def schema_differences(self) -> list[str]:
+            """Return what in the file's schema is not as the migrations made it, the write guards included (P72)."""

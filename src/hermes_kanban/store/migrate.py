@@ -78,6 +78,20 @@ def migrate(connection: apsw.Connection, location: str, steps: Sequence[Migratio
                 connection.execute(statement("schema.set_meta"), {"key": key, "value": value})
 
 
+def differences(connection: apsw.Connection, steps: Sequence[Migration]) -> list[str]:
+    """Compare tables, view, indexes and triggers of a file with those that the migrations make; say what differs."""
+    fresh = apsw.Connection(":memory:")
+    try:
+        for _number, _name, text in steps:
+            fresh.execute(text)
+        wanted, found = (dict(c.execute(statement("schema.objects"))) for c in (fresh, connection))
+    finally:
+        fresh.close()
+    missing = [f"{name} is missing" for name in wanted if name not in found]
+    changed = [f"{name} was changed" for name in wanted if name in found and found[name] != wanted[name]]
+    return missing + changed + [f"{name} is not ours" for name in found if name not in wanted]
+
+
 def _back_up(connection: apsw.Connection, target: str) -> None:
     """Copy the file through the online backup call; an earlier whole copy of the same step is kept (C109)."""
     if os.path.exists(target):

@@ -14,7 +14,7 @@ import apsw
 
 from hermes_kanban.base.errors import BoardNotFound, StoreRefused, Unexpected
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.store import filesystem, migrate, statements
+from hermes_kanban.store import address, filesystem, migrate, statements
 from hermes_kanban.store.errors import not_a_board, translate, translate_os, unsafe_release
 from hermes_kanban.store.feed import SocketFeed, poke
 from hermes_kanban.store.turnstile import Turnstile
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 GUARD = "raw SQL cannot write to a board: use the command hermes kanban"
 SCHEMA_VERSION = 1  # the newest of our migrations; here too, so that no command has to read them
-_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
 
 
 @record
@@ -121,7 +120,7 @@ class SqliteStore:
                 self._connection.close()
                 raise
         if options.allow_network:
-            self.warnings = _network_warning(location, options)
+            self.warnings = address.network_warning(location, options)
 
     def _prepare(self) -> None:
         self._patience(self._options.wait_seconds)
@@ -180,12 +179,11 @@ class SqliteStore:
                 return [str(error)]
         return [line for line in found if line != "ok"] + [f"dangling reference: {row}" for row in broken]
 
-    def guards(self) -> list[str]:
-        """Return the names of the write guards that are missing (P72)."""
-        there = {row[0] for row in self._connection.execute(statements.statement("schema.triggers"))}
-        lines = [line for _, _, text in statements.migrations("sqlite") for line in text.splitlines()]
-        wanted = {line.split()[2] for line in lines if line.startswith("CREATE TRIGGER guard_")}
-        return sorted(wanted - there)
+    def schema_differences(self) -> list[str]:
+        """Return what in the file's schema is not as the migrations made it, the write guards included (P72)."""
+        self._same_process()
+        with _translated(self.location):
+            return migrate.differences(self._connection, self._options.migrations or statements.migrations("sqlite"))
 
     def close(self) -> None:
         """Close the file (in a forked child it is the parent's: nothing is done)."""
@@ -255,6 +253,20 @@ def create(location: str, options: SqliteOptions, values: dict[str, str]) -> Non
         raise translate_os(error, location) from error
 
 
+def refuse_foreign(location: str, options: SqliteOptions) -> None:
+    """Look at an existing file before a board is made of it; nothing is written.
+
+    Raises:
+        StoreRefused: it holds something else.
+    """
+    with _translated(location):
+        connection = _connect(location, options, read_only=True)
+        try:
+            migrate.state_of(connection, location, options.newest)
+        finally:
+            connection.close()
+
+
 def _bring_forward(connection: apsw.Connection, location: str, options: SqliteOptions, values: dict[str, str]) -> None:
     connection.set_busy_timeout(round(options.wait_seconds * 1000))
     connection.create_scalar_function(GUARD, _nothing, 0, deterministic=True)
@@ -285,7 +297,7 @@ def _open(location: str, options: SqliteOptions, *, read_only: bool) -> apsw.Con
             connection.close()
             raise
         connection.close()
-        if filesystem.is_read_only(_folder(location)):
+        if filesystem.is_read_only(address.folder(location)):
             raise _cannot_upgrade(location, version, options.newest)
         create(location, options, {})
     raise Unexpected(f"{location} has schema {version} still after its upgrade", hint="report this")
@@ -300,64 +312,16 @@ def _connect(location: str, options: SqliteOptions, *, read_only: bool, make: bo
             os.lstat(location)
         if os.path.isdir(location):
             raise not_a_board(None, location)
-        return apsw.Connection(*_address(location, options, read_only=read_only, make=make), vfs=options.vfs)
+        return apsw.Connection(*address.of(location, options, read_only=read_only, make=make), vfs=options.vfs)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BoardNotFound(f"there is no board at {location}", hint="make it with `hermes kanban init`") from error
     except OSError as error:
         raise translate_os(error, location) from error
 
 
-def _address(location: str, options: SqliteOptions, *, read_only: bool, make: bool) -> tuple[str, int]:
-    """Return the URI of a board's file and the flags to open it with."""
-    folder = _folder(location)
-    kind = filesystem.type_of(folder, options.mounts)
-    if filesystem.is_network(kind) and not options.allow_network:
-        raise StoreRefused(
-            f"{folder} is on a network file system ({kind}), where SQLite's locks do not hold",
-            hint="put HERMES_HOME on a local disk, use a PostgreSQL board for several hosts, "
-            "or set HERMES_ALLOW_NETWORK_FS=1 at your own risk",
-            reason="network_filesystem",
-            filesystem=kind,
-        )
-    read_only = read_only or filesystem.is_read_only(folder)
-    query = f"mode={'ro' if read_only else 'rwc' if make else 'rw'}"
-    if make:
-        query += f"&modeof={_quoted(f'{os.path.realpath(location)}.lock')}"
-    flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE)
-    flags |= apsw.SQLITE_OPEN_CREATE if make else 0
-    if read_only and _must_be_immutable(location, folder):
-        query += "&immutable=1"
-    return f"file://{_quoted(location)}?{query}", flags
-
-
 def _turnstile(location: str) -> Turnstile:
     """Return the queue of a board, one however its file is named (C118)."""
     return Turnstile(f"{os.path.realpath(location)}.lock")
-
-
-def _folder(location: str) -> str:
-    """Return the folder that really holds the file: a link may lead to another file system."""
-    return os.path.dirname(os.path.realpath(location))
-
-
-def _network_warning(location: str, options: SqliteOptions) -> tuple[str, ...]:
-    kind = filesystem.type_of(_folder(location), options.mounts)
-    if not filesystem.is_network(kind):
-        return ()
-    return (f"{location} is on a network file system ({kind}): used from two hosts at once it will lose data",)
-
-
-def _must_be_immutable(location: str, folder: str) -> bool:
-    """On a read-only file system a WAL file's index cannot be made: without a log there is nothing to index."""
-    if not filesystem.is_read_only(folder):
-        return False
-    log = f"{os.path.realpath(location)}-wal"
-    return not (os.path.exists(log) and os.stat(log).st_size)
-
-
-def _quoted(path: str) -> str:
-    """Write a path (any bytes) so that a URI, or a value in its query, means exactly this path."""
-    return "".join(chr(b) if b in _PLAIN else f"%{b:02x}" for b in os.fsencode(os.path.abspath(path)))
 
 
 def _cannot_upgrade(location: str, version: int, newest: int) -> StoreRefused:

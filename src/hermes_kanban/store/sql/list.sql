@@ -19,9 +19,10 @@ t.status = :state
 t.status IN (SELECT value FROM json_each(:states)) AND :now IS NOT NULL
 
 -- name: list.in_states_or_lapsed
--- A running card whose pull lease is over may be claimed: it shows among the ready ones (P10).
+-- A running card whose pull lease is over may be claimed: it shows in the queue that it would be taken from (P10).
 (t.status IN (SELECT value FROM json_each(:states)) OR (t.status = 'running' AND EXISTS (
-  SELECT 1 FROM task_runs AS x WHERE x.id = t.current_run_id AND x.pull = 1 AND x.claim_expires <= :now)))
+  SELECT 1 FROM task_runs AS x WHERE x.id = t.current_run_id AND x.pull = 1 AND x.claim_expires <= :now
+    AND CASE x.role WHEN 'reviewer' THEN 'review' ELSE 'ready' END IN (SELECT value FROM json_each(:states)))))
 
 -- name: list.not_archived
 t.status <> 'archived'
@@ -50,6 +51,6 @@ t.current_step_key = :current_step_key
 -- name: list.inbox
 -- What waits for a person, the longest first.
 SELECT t.* FROM tasks AS t
-WHERE t.status IN ('blocked', 'triage') OR (t.status = 'review' AND t.reviewer IS NULL)
+WHERE t.status IN ('blocked', 'triage') OR (t.status = 'review' AND (t.reviewer IS NULL OR t.reviewer NOT IN (SELECT value FROM json_each(:agents))))
   OR (t.status = 'scheduled' AND t.scheduled_at IS NULL)
 ORDER BY t.status_since, t.seq LIMIT :limit;

@@ -16,8 +16,8 @@ ROLLBACK;
 -- name: schema.tables
 SELECT name FROM sqlite_schema WHERE type = 'table';
 
--- name: schema.triggers
-SELECT name FROM sqlite_schema WHERE type = 'trigger';
+-- name: schema.objects
+SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY 1;
 
 -- name: schema.integrity
 PRAGMA integrity_check;
