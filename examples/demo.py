@@ -210,9 +210,8 @@ def _judge(play: Play, wrong: list[str]) -> int:
     """Print the end of the play and say whether all is as it must be."""
     ending = play.ending()
     wrong = [*wrong, *problems(play.board, ending)]
-    start_ms = play.events[0]["at_ms"] if play.events else 0
     print("\nattempts")
-    print(*run_lines(ending.runs, play.titles, start_ms), sep="\n")
+    print(*run_lines(ending.runs, play.titles, play.screen.start_ms), sep="\n")
     print("\nhand-overs")
     print(*hand_over_lines(hand_overs(ending.events, ending.parents), play.titles), sep="\n")
     print(f"\nreport: {report_path(ending) or 'none'}")

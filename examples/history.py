@@ -64,18 +64,23 @@ def hand_over_lines(found: Sequence[HandOver], titles: Mapping[str, str]) -> Ite
 
 
 def run_lines(runs: Mapping[str, Sequence[Json]], titles: Mapping[str, str], start_ms: int) -> Iterator[str]:
-    """Yield a table of all attempts, oldest first; `start` is in seconds after `start_ms`."""
-    yield f"  {'run':>4}  {'card':14} {'role':12} {'worker':12} {'outcome':18} {'start':>6} {'took':>6}  summary"
+    """Yield a table of all attempts for 80 columns, oldest first, each with its summary on a line below.
+
+    Args:
+        start_ms: milliseconds since the epoch, from which the seconds under `start` count.
+    """
+    yield f"  {'run':>3} {'card':12} {'role':11} {'worker':11} {'outcome':17} {'start':>6} {'took':>6}"
     rows = sorted((run["id"], task_id, run) for task_id, all_ in runs.items() for run in all_)
     for number, task_id, run in rows:
         began, ended = run["started_ms"], run["ended_ms"] or run["started_ms"]
-        what = f"{titles[task_id]:14} {run['role']:12} {run['profile'] or '-':12} {run['outcome'] or '-':18}"
-        times = f"{(began - start_ms) / 1000:5.1f}s {(ended - began) / 1000:5.1f}s"
-        yield f"  {number:4d}  {what} {times}  {_first_line(run['summary'])}".rstrip()
+        what = f"{titles[task_id]:12} {run['role']:11} {run['profile'] or '-':11} {run['outcome'] or '-':17}"
+        yield f"  {number:3d} {what} {(began - start_ms) / 1000:5.1f}s {(ended - began) / 1000:5.1f}s"
+        if run["summary"]:
+            yield f"      {_first_line(run['summary'])}"
 
 
-def _first_line(text: str | None, width: int = 56) -> str:
-    line = harmless((text or "").partition("\n")[0])
+def _first_line(text: str, width: int = 74) -> str:
+    line = harmless(text.partition("\n")[0])
     return line if len(line) <= width else line[: width - 3] + "..."
 
 

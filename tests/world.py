@@ -19,7 +19,7 @@ from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.kernel.query import Filter, Shown
 from hermes_kanban.kernel.reader import Ports
 from hermes_kanban.model import blocks
-from hermes_kanban.model.claim import Claim
+from hermes_kanban.model.claim import Caps, Claim
 from hermes_kanban.model.task import Task, TaskDraft
 from hermes_kanban.store import sqlite
 from hermes_kanban.store.blobs import Blobs
@@ -98,6 +98,12 @@ class World:
         card = card or self.card()
         claim = self.script(name).claim(card.id, ttl=ttl)
         return self.script(name, claim), claim
+
+    def dispatched(self, card: Task | None = None, name: str = "bot", ttl: int = 60) -> Claim:
+        """Claim a card as the dispatcher does for a worker that it starts."""
+        card = card or self.card()
+        task, run = self.board().claim_for_dispatch(card.id, ttl=ttl, lane="lane", name=name, caps=Caps())
+        return Claim(task, run, run.workspace or "")
 
     def in_review(self, name: str = "bot", reviewer: str | None = "rev", **fields: Any) -> Task:
         """Return a card that `name` worked on and handed over."""

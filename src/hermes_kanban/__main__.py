@@ -7,6 +7,8 @@ import sys
 
 from hermes_kanban.base import lazy
 
+INTERRUPTED = 130
+
 
 def main() -> int:
     """Run the command line; return the exit code.
@@ -15,7 +17,10 @@ def main() -> int:
     modules. Commands that last switch it on again (`cli/app.py`).
     """
     gc.disable()
-    code: int = lazy.module("hermes_kanban.cli.app").main()
+    try:
+        code: int = lazy.module("hermes_kanban.cli.app").main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return code
 
 

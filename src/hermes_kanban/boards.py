@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT = "default"
+_LONGEST_DESCRIPTION = 65_536
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
@@ -236,18 +237,20 @@ def _refusal(error: OSError, what: str) -> Refusal:
 def describe(found: Place, facts: dict[str, Any]) -> None:
     """Write board.yaml: name, description, icon, default_workdir (what is not given is left out)."""
     given = {n: v for n, v in facts.items() if v is not None}
-    write_file(found.description, str(lazy.module("yaml").safe_dump(given, allow_unicode=True, sort_keys=False)))
+    write_file(found.description, str(lazy.module("hermes_kanban.base.yamlfile").dump(given)))
 
 
 def description(found: Place) -> dict[str, Any]:
-    """Return what board.yaml says, or nothing where it cannot be read."""
-    yaml = lazy.module("yaml")
+    """Return what board.yaml says in plain texts, or nothing where it cannot be read."""
     try:
         with open(found.description, encoding="utf-8") as handle:
-            document = yaml.safe_load(handle)
-    except (OSError, ValueError, yaml.YAMLError):
+            text = handle.read(_LONGEST_DESCRIPTION)
+        document = lazy.module("hermes_kanban.base.yamlfile").parse(text, found.description)
+    except (OSError, UnicodeDecodeError, InvalidValue):
         return {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    return {n: v for n, v in document.items() if isinstance(v, str) and not any("\ud800" <= c <= "\udfff" for c in v)}
 
 
 def refuse_existing(found: Place) -> None:

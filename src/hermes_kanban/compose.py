@@ -13,6 +13,7 @@ from hermes_kanban.base import ids, process, settings
 from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.base.errors import Refusal
 from hermes_kanban.base.lazy import module
+from hermes_kanban.base.limits import checked_name
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.store import sqlite
@@ -153,7 +154,7 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
     """Gather the facts about who calls (P70); the kernel decides from them."""
     given = env.variables
     line = process.lineage()
-    shim = _shim(line)
+    shim = _shim(line) if process.sees_itself() else ("", 0)  # who cannot see above itself has no rights (P70)
     here = shim is not None and os.path.realpath(shim[0]) == os.path.realpath(place.database)
     task = given.get("HERMES_KANBAN_TASK") or None
     made: Caller = _callers().Caller(
@@ -175,8 +176,11 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
 
 def name_of(env: Environment) -> str:
     """Return the caller's name: profile, else HERMES_KANBAN_NAME, else the login name."""
-    given = env.variables
-    return given.get("HERMES_PROFILE") or given.get("HERMES_KANBAN_NAME") or process.login_name()
+    for variable in ("HERMES_PROFILE", "HERMES_KANBAN_NAME"):
+        declared = env.variables.get(variable)
+        if declared:
+            return checked_name(variable, declared)
+    return process.login_name()
 
 
 def leave_ticket(place: boards.Place, made: Claim) -> None:
@@ -188,6 +192,11 @@ def leave_ticket(place: boards.Place, made: Claim) -> None:
     store.sweep(TICKET_SECONDS, SystemClock().now_ms() / 1000)
 
 
+def touch_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
+    """Keep the ticket of a claim that was extended (P13)."""
+    module("hermes_kanban.tickets").TicketStore(place.tickets).touch(task_id, run_id)
+
+
 def settle_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
     """Bind the ticket of a closed run to its present owner; where that is not possible it stays as it was."""
     try:
@@ -197,14 +206,19 @@ def settle_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
 
 
 def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int] | None:
-    """Return board file and run of the nearest ancestor that is a shim; its command line says so."""
-    for ancestor in line:
-        words = ancestor.argv
-        for index in range(len(words) - 1):
-            if words[index : index + 2] == SHIM:
-                rest = words[index + 2 :]
-                number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
-                return (rest[0] if rest else "", int(number))
+    """Return board file and run of the outermost ancestor that is a shim; its command line says so.
+
+    The asking process itself never counts, nor words that stand behind a command: what a worker starts may call
+    itself what it likes, but it cannot get out from below the shim that the dispatcher started.
+    """
+    for ancestor in reversed(line[1:]):
+        words = [word for word in ancestor.argv[1:] if word != "--"]
+        options = [index for index, word in enumerate(words) if word == SHIM[0]]
+        at = options[0] if options else len(words)
+        if tuple(words[at : at + 2]) == SHIM and all(word.startswith("-") for word in words[:at]):
+            rest = words[at + 2 :]
+            number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
+            return (rest[0] if rest else "", int(number))
     return None
 
 

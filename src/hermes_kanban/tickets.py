@@ -125,6 +125,13 @@ class TicketStore:
         """Return the tickets of all tasks whose owner stands in this chain (`process.lineage`), newest run first."""
         return _owned_within(chain, self._newest_first(None))
 
+    def touch(self, task_id: str, run_id: int) -> None:
+        """Note that the claim lives on, so that `sweep` leaves its ticket alone; none there is fine."""
+        try:
+            os.utime(os.path.join(self.folder, f"{task_id}.{run_id}{ENDING}"), follow_symlinks=False)
+        except OSError:
+            return
+
     def settle(self, task_id: str, run_id: int) -> None:
         """Bind the ticket of a run that was closed to its present owner alone.
 

@@ -98,7 +98,7 @@ def test_a_blocked_card_says_who_must_act(world: World) -> None:  # P26b, P3b
     card = world.person.block(world.card().id, FULL_REASON).task
     (reason,) = world.person.why(card.id)[1].claimable
     assert (reason.code, reason.actor) == ("held", s.BY_PERSON)
-    assert "spec undecided" in reason.text
+    assert "section 3.2 names two formats" in reason.text
 
 
 @pytest.mark.parametrize("state", [s.BLOCKED, s.TRIAGE, s.SCHEDULED, s.DONE])

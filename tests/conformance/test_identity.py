@@ -45,7 +45,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 def test_inside_a_shim_one_is_that_runs_worker_whatever_the_environment_says(  # P70
     world: World, facts: dict[str, Any]
 ) -> None:
-    _, claim = world.claimed(name="bot")
+    claim = world.dispatched()
     found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, **facts)
     assert (found.actor.label, found.actor.task_id) == ("worker:bot", claim.task.id)
     assert not found.actor.interactive
@@ -53,7 +53,7 @@ def test_inside_a_shim_one_is_that_runs_worker_whatever_the_environment_says(  #
 
 
 def test_a_run_that_orchestrates_makes_an_orchestrator(world: World) -> None:  # P70
-    _, claim = world.claimed(name="bot")
+    claim = world.dispatched()
     with world.store.write() as tx:
         tx.assign("runs.update_open", {"orchestrates": 1}, where_id=claim.run.id)
     found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, role=s.WORKER)
@@ -211,7 +211,7 @@ VERBS: dict[str, tuple[str, Act]] = {
     "link": ("link", lambda b, c, o: b.link(o, c)),
     "unlink": ("unlink", lambda b, c, o: b.unlink(o, c)),
 }
-DISPATCHERS = {
+DISPATCHERS = {"claim_for_dispatch", "give_back", "prove_ended", "release_due"}  # no surface offers them
     "claim_for_dispatch",
     "prove_ended",
     "release_due",

@@ -10,19 +10,12 @@ from hermes_kanban.base.errors import NotClaimable, SelfReview, WorkspaceFailed
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.kernel.query import Filter
 from hermes_kanban.model import status as s
-from hermes_kanban.model.claim import Caps, Claim
+from hermes_kanban.model.claim import Caps
 from tests.world import FULL_REASON, World
 
 
-def supervised(world: World, ttl: int = 60) -> Claim:
-    """Return the claim of a worker that a dispatcher started."""
-    card = world.card()
-    task, run = world.board().claim_for_dispatch(card.id, ttl=ttl, lane="lane", name="bot", caps=Caps())
-    return Claim(task, run, run.workspace or "")
-
-
 def test_a_supervised_worker_that_handed_over_is_proven_gone_before_the_review_begins(world: World) -> None:  # P14c
-    claim = supervised(world)
+    claim = world.dispatched()
     world.worker(claim).request_review(claim.task.id, Handoff("look"), "rev")
     with pytest.raises(NotClaimable) as refusal:
         world.script("rev").claim(claim.task.id)
@@ -34,7 +27,7 @@ def test_a_supervised_worker_that_handed_over_is_proven_gone_before_the_review_b
 
 
 def test_where_nobody_can_tell_lease_and_quarantine_decide(world: World) -> None:  # P14c, P15b
-    claim = supervised(world, ttl=60)
+    claim = world.dispatched(ttl=60)
     world.worker(claim).block(claim.task.id, FULL_REASON)
     world.person.unblock(claim.task.id)
     [listed] = world.person.list(Filter(statuses=(s.READY,))).cards
@@ -48,7 +41,7 @@ def test_where_nobody_can_tell_lease_and_quarantine_decide(world: World) -> None
 
 
 def test_proof_about_an_older_run_frees_nothing(world: World) -> None:  # P14b
-    claim = supervised(world)
+    claim = world.dispatched()
     world.person.reclaim(claim.task.id)
     world.clock.advance(200)
     second = world.board().claim_for_dispatch(claim.task.id, ttl=60, lane="lane", name="bot", caps=Caps())[1]

@@ -249,7 +249,7 @@ def test_what_why_says_is_what_a_claim_does(world: World) -> None:  # P3b, P10
     timed = world.card(scheduled_at=at)
     assert world.person.why(timed.id)[1].claimable[0].until == at
     world.clock.advance(60)
-    assert reasons(world, timed)[0] == ["due"]
+    assert reasons(world, timed)[0] == []
     assert world.script("third").claim(timed.id).task.status == s.RUNNING
     world.verified()
 

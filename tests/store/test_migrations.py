@@ -106,7 +106,7 @@ def test_making_a_board_again_changes_nothing(old: str) -> None:
 def test_a_step_that_fails_undoes_all_of_them(old: str) -> None:
     before = schema(old)
     for _ in range(20):
-        with pytest.raises(apsw.SQLError):
+        with pytest.raises(StoreRefused, match="nowhere"):
             homes.store(old, migrations=BROKEN)
     assert schema(old) == before
     assert len([name for name in os.listdir(Path(old).parent) if ".before-" in name]) == 1  # C109

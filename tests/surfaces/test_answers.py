@@ -131,6 +131,10 @@ def test_a_list_that_was_cut_says_how_to_get_the_rest(hermes: Hermes) -> None:
     assert rest.err == ""
     events = hermes("events", "--limit", "2")
     assert "--since 2" in events.err
+    assert hermes("events", "--limit", "3").err == ""  # there is nothing more
+    assert hermes("events", "--limit", "100000").code == 0
+    assert hermes("events", "--limit", "2", "--kinds", "created", "--since", "1").err == ""
+    assert "--limit must be from 1 to 100000" in hermes("events", "--limit", "100001").err
     assert hermes("list", "--limit", "0").code == 7
 
 
@@ -315,7 +319,7 @@ def test_a_block_s_reason_is_a_text_or_its_parts(hermes: Hermes) -> None:  # P25
     assert {tuple(row["options"]) for row in inbox.values()} == {("A: JSON", "B: YAML")}
     assert inbox[tasks[2]]["block_kind"] == s.NEEDS_INPUT
     text = hermes.ok("inbox")
-    assert text.count("- B: YAML") == 3
+    assert text.count("    - B: YAML\n") == 3
     assert f"hermes kanban unblock {tasks[0]} --answer" in text
     assert hermes.ok("unblock", tasks[0], "--answer", "B") == f"{tasks[0]} {s.READY}"
     assert "B: YAML" in hermes.ask("context", tasks[0])["context"]
@@ -414,7 +418,9 @@ def test_a_graph_is_made_in_one_step(hermes: Hermes, tmp_path: Path, how: str) -
     assert [parent["id"] for parent in hermes.ask("show", ids[0])["parents"]] == [ids[1]]
     shown = hermes.ask("show", ids[1])
     assert (shown["priority"], shown["max_runtime_seconds"], shown["skills"]) == (3, 7200, ["x"])
-    assert "was there before" in hermes("apply", source, stdin=given).out
+    again = hermes("apply", source, stdin=given).out.splitlines()
+    assert again[0] == f"{ids[0]} {s.TODO}  write (was there before)"
+    assert again[2].endswith(f" {s.TRIAGE}  an idea")
 
 
 def test_a_graph_may_be_yaml(hermes: Hermes) -> None:
@@ -428,14 +434,16 @@ FAULTS = (
     ("[{name: a}]", "a title is required"),
     ("[{title: a, parents: b}]", "must be a list"),
     ("[{title: a, priority: high}]", "needs a number"),
-    ("[{title: a, priority: 5000}]", "-1000 to 1000"),
+    ("[{title: a, priority: 5000}]", "): priority must be from -1000 to 1000"),
     ("[{title: a, goal: 'yes'}]", "true or false"),
     ("[{title: 5}]", "must be a text"),
     ("[{title: a, parents: [b], name: b}]", "wait for each other"),
     ("[{title: a}, {title: b, parents: [t_00000000]}]", "no task"),
     ("{tasks: [{title: a}], more: 1}", "unknown key 'more'"),
     ("[]", "list of tasks"),
-    ("a: [", "neither JSON nor YAML"),
+    ("a: [", "standard input is neither JSON nor YAML: line 1, column 5"),
+    ("[{title: a, at: 1, in: 1h}]", "in"),
+    ("[{title: a, at: +1h, in: 1h}]", "say the same"),
     ("[1]", "must be a map"),
     ("!!python/object/apply:os.system [true]", "neither JSON nor YAML"),
 )

@@ -7,7 +7,10 @@ import pty
 
 import pytest
 
+from hermes_kanban import boards, compose
+from hermes_kanban.base.settings import Settings
 from hermes_kanban.model import status as s
+from hermes_kanban.model.claim import Caps
 from tests.surfaces.hermes import Hermes, Script
 
 
@@ -18,9 +21,46 @@ def inside_of(hermes: Hermes, database: str, run: int) -> Script:
 
 @pytest.fixture
 def held(hermes: Hermes) -> tuple[str, int]:
-    """A card and the run that holds it."""
+    """A card and the run that holds it, claimed as the dispatcher claims."""
     task = hermes.create("held")
+    variables = {"HERMES_HOME": str(hermes.home)}
+    env = compose.Environment(variables, str(hermes.home), Settings())
+    board = compose.open_board(env, boards.place(str(hermes.home), boards.DEFAULT, variables), write=True)
+    return task, board.claim_for_dispatch(task, ttl=600, lane="lane", name="bot", caps=Caps())[1].id
+
+
+@pytest.fixture
+def pulled(hermes: Hermes) -> tuple[str, int]:
+    """A card and the run that holds it, claimed from outside."""
+    task = hermes.create("pulled")
     return task, int(hermes.ask("claim", task, "--assignee", "bot", "--ttl", "600")["run_id"])
+
+
+def test_words_behind_a_command_make_no_shim(hermes: Hermes, held: tuple[str, int]) -> None:  # P70
+    task, run = held
+    words = ["-m", "hermes_kanban.lanes.shim", f"{hermes.home}/kanban.db", str(run)]
+    assert hermes("comment", task, "x", "--", *words).code == 0
+    assert hermes.ask("events", "--task", task)[-1]["actor"].startswith("human:")
+    assert hermes("complete", task, "--summary", "x", "--", *words).code != 0
+    forged = hermes.run(["sh", "-c", f"hermes kanban complete {task} --summary stolen; exit $?", *words])
+    assert forged.code == 5, forged
+    assert hermes.status(task) == s.RUNNING
+
+
+def test_nobody_gets_out_from_below_a_shim_by_forging_another(hermes: Hermes, held: tuple[str, int]) -> None:
+    other = hermes.create("other")  # P70, C143
+    shown = hermes.home / "kanban.db"
+    with inside_of(hermes, str(shown), held[1]) as inside:
+        line = f"hermes kanban complete {other} --summary stolen"
+        assert inside(f"echo '{line}' | sh -s -- -m hermes_kanban.lanes.shim {shown} 99")[0] == 6
+    assert hermes.status(other) == s.READY
+
+
+def test_a_shim_says_nothing_about_a_pull_claim(hermes: Hermes, pulled: tuple[str, int]) -> None:  # P70
+    task, run = pulled
+    with inside_of(hermes, f"{hermes.home}/kanban.db", run) as inside:
+        assert inside(f"hermes kanban complete {task} --summary stolen")[0] == 6
+    assert hermes.status(task) == s.RUNNING
 
 
 def test_what_runs_below_a_shim_is_its_run_s_worker_whatever_it_says(hermes: Hermes, held: tuple[str, int]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_kanban.present.ages import age, span
+from hermes_kanban.base.clock import span
+from hermes_kanban.present.ages import age
 from hermes_kanban.present.text import cut, indented, safe, table, width
 
 HOSTILE = [chr(code) for code in (*range(32), 127, *range(0x80, 0xA0))] + [

@@ -108,16 +108,33 @@ def test_run_says_which_claim_is_meant(hermes: Hermes) -> None:  # P12b
         assert hermes("heartbeat", task, "--run", "1").code == 5
 
 
-def test_a_claim_without_a_ticket_stands_and_says_how_to_go_on(hermes: Hermes) -> None:
+def test_a_claim_without_a_ticket_stands_where_its_answer_holds_the_lock(hermes: Hermes) -> None:
     task = hermes.create()
     (hermes.home / "kanban" / "tickets").write_text("in the way", encoding="utf-8")
     answer = hermes("claim", task, "--json")
     assert answer.code == 0
     (warning,) = answer.json["warnings"]
-    assert "--run 1" in warning
-    assert f"HERMES_KANBAN_CLAIM_LOCK={answer.json['claim_lock']}" in warning
-    later = hermes.set(HERMES_KANBAN_CLAIM_LOCK=answer.json["claim_lock"])
-    assert later.ok("complete", task, "--run", "1", "--summary", "x") == f"{task} {s.DONE}"
+    assert "HERMES_KANBAN_RUN_ID and HERMES_KANBAN_CLAIM_LOCK" in warning
+    assert answer.json["claim_lock"] not in answer.err  # tokens stay out of logs
+    later = hermes.set(HERMES_KANBAN_RUN_ID="1", HERMES_KANBAN_CLAIM_LOCK=answer.json["claim_lock"])
+    assert later.ok("complete", task, "--summary", "x") == f"{task} {s.DONE}"
+    exported = hermes("claim", hermes.create(), "--export")
+    assert (exported.code, exported.out.count("export ")) == (0, 3)
+
+
+def test_a_claim_that_nobody_could_go_on_with_is_given_back(hermes: Hermes) -> None:  # P12b
+    task = hermes.create()
+    (hermes.home / "kanban" / "tickets").write_text("in the way", encoding="utf-8")
+    answer = hermes("claim", task)
+    assert (answer.code, answer.out) == (8, "")
+    assert "was given back" in answer.err
+    assert "hint: " in answer.err
+    shown = hermes.ask("show", task)
+    assert (shown["status"], shown["eligible_reason"], shown["consecutive_failures"]) == (s.READY, s.TICKET, 0)
+    (run,) = shown["runs"]
+    assert (run["outcome"], run["end_reason"]) == (s.RECLAIMED, s.TICKET)
+    assert run["claim_lock"] not in answer.err
+    assert hermes.ok("verify") == "ok"
 
 
 def test_a_workspace_that_cannot_be_prepared_leaves_nothing_running(hermes: Hermes) -> None:  # P11

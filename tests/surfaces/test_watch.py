@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
+import struct
 import subprocess
-from collections.abc import Iterator
+import termios
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -141,18 +145,61 @@ def test_the_board_is_drawn_side_by_side_on_a_terminal(hermes: Hermes) -> None:
     assert "\x1b[" not in on_terminal(hermes.set(TERM="dumb"), "list")
 
 
-def on_terminal(hermes: Hermes, *words: str) -> str:
-    """Return what a verb prints to a terminal."""
+def test_a_board_higher_than_the_window_is_cropped_to_it(hermes: Hermes) -> None:
+    graph = [{"title": f"a title of some length, number {n}", "triage": n % 3 == 0} for n in range(40)]
+    hermes.ok("apply", "-", stdin=json.dumps(graph).encode())
+    with terminal(hermes, "board", "--watch", lines=14) as (process, read):
+        shown = read(until=b"more")
+        process.send_signal(signal.SIGINT)
+        shown += read()
+        assert process.wait(60) == 0
+    page, home = "\x1b[?1049h", "\x1b[H\x1b[J"
+    assert shown.startswith(page + home)
+    assert shown.endswith("\x1b[?1049l")
+    for frame in shown.removesuffix("\x1b[?1049l").split(home)[1:]:
+        assert frame.count("\n") < 14
+        assert len(re.findall(r"… and \d+ more", frame)) == 2
+
+
+def test_ids_are_whole_in_a_narrow_window(hermes: Hermes) -> None:
+    ids = [hermes.create("card"), hermes.create("idea", "--triage"), hermes.create("later", "--in", "1h")]
+    hermes.ok("complete", hermes.create("x"), "--summary", "x")
+    for columns in (40, 62, 0):  # too narrow for side by side, just wide enough, unknown
+        shown = on_terminal(hermes.set(NO_COLOR="1"), "board", columns=columns)
+        assert all(task in shown for task in ids)
+        assert max(map(len, shown.splitlines())) <= (columns or 80)
+
+
+@contextmanager
+def terminal(
+    hermes: Hermes, *words: str, columns: int = 80, lines: int = 24
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[..., str]]]:
+    """Run a verb on a terminal; `read` returns what it prints, to the end or until some bytes are there."""
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = hermes.set(**({"TERM": "xterm"} | hermes.variables)).start(*words, stdout=slave)
     os.close(slave)
-    found = b""
+
+    def read(until: bytes | None = None) -> str:
+        found = b""
+        try:
+            while (until is None or until not in found) and (piece := os.read(master, 65_536)):
+                found += piece
+        except OSError:  # the end of a terminal, on Linux
+            pass
+        return found.decode()
+
     try:
-        while piece := os.read(master, 65_536):
-            found += piece
-    except OSError:  # the end of a terminal, on Linux
-        pass
-    assert process.wait(60) == 0
-    process.communicate()
-    os.close(master)
-    return found.decode()
+        yield process, read
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(master)
+
+
+def on_terminal(hermes: Hermes, *words: str, columns: int = 80) -> str:
+    """Return what a verb prints to a terminal."""
+    with terminal(hermes, *words, columns=columns) as (process, read):
+        shown = read()
+        assert process.wait(60) == 0
+    return shown

@@ -54,3 +54,19 @@ def in_range(name: str, value: int, *, argument: str = "") -> int:
         lowest=limit.lowest,
         highest=limit.highest,
     )
+
+
+def checked_name(argument: str, text: str) -> str:
+    """Return a name as written.
+
+    Raises:
+        InvalidValue: empty, with white space at an end, with control characters, or too long.
+    """
+    most = LIMITS["name_length"].highest
+    if text and text == text.strip() and len(text) <= most and not any(ord(c) < 32 or ord(c) == 127 for c in text):
+        return text
+    raise InvalidValue(
+        f"{argument} must be 1 to {most} visible characters without blanks at its ends",
+        hint=f"give {argument} a plain name",
+        argument=argument,
+    )

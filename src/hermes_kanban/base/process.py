@@ -93,6 +93,14 @@ def lineage(pid: int | None = None) -> tuple[ProcessInfo, ...]:
     return () if itself is None else (itself, *ancestors(itself.pid))
 
 
+def sees_itself() -> bool:
+    """Whether the process table that can be read is the one that we are in (a namespace may show another's)."""
+    try:
+        return os.readlink(f"{PROC}/self") == str(os.getpid())
+    except OSError:
+        return not os.path.isdir(PROC)
+
+
 def describe(pid: int) -> ProcessInfo | None:
     """Return who has this pid now (a zombie included), or None."""
     stat_of, argv_of = _door()

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from hermes_kanban.base import lazy
-from hermes_kanban.base.errors import ConfigInvalid
+from hermes_kanban.base.errors import ConfigInvalid, InvalidValue
 from hermes_kanban.base.record import Record, record
 
 TYPE_CHECKING = False
@@ -111,13 +111,24 @@ ENVIRONMENT = (
 
 def read_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that this program knows and that are set (an empty one counts as set)."""
-    found = os.environ if source is None else source
-    return {name: found[name] for name in ENVIRONMENT if name in found}
+    given = os.environ if source is None else source
+    found = {name: given[name] for name in ENVIRONMENT if name in given}
+    for name, value in found.items():
+        if not value.isprintable() or any("\ud800" <= char <= "\udfff" for char in value):
+            raise ConfigInvalid(
+                f"the variable {name} holds control characters or bytes that are not UTF-8 text",
+                hint=f"set {name} to plain text",
+                argument=name,
+            )
+    return found
 
 
 def home_folder(environment: Mapping[str, str]) -> str:
     """Return the absolute path of HERMES_HOME (default `~/.hermes`)."""
-    return os.path.abspath(environment.get("HERMES_HOME") or os.path.expanduser("~/.hermes"))
+    try:
+        return os.path.abspath(environment.get("HERMES_HOME") or os.path.expanduser("~/.hermes"))
+    except OSError as error:  # a relative path, and the folder that it is relative to is gone
+        raise ConfigInvalid("the current folder is gone", hint="change to a folder that exists") from error
 
 
 def runtime_folder(environment: Mapping[str, str]) -> str:
@@ -170,7 +181,8 @@ def load(home: str) -> Settings:
     if document is None:
         document = _parsed(path)
         _keep(copy, stamp, document)
-    section = document.get("kanban") or {}
+    section = document.get("kanban")
+    section = {} if section is None else section
     if not isinstance(section, dict):
         raise ConfigInvalid(f"kanban: in {path} must be a map", hint="write `kanban:` with indented keys below it")
     return Settings(section, path)
@@ -187,18 +199,15 @@ def _cached(copy: str, stamp: list[int]) -> dict[str, Any] | None:
 
 
 def _parsed(path: str) -> dict[str, Any]:
-    yaml = lazy.module("yaml")  # thirty milliseconds, only when config.yaml changed
-
     try:
         with open(path, encoding="utf-8") as handle:
-            document = yaml.safe_load(handle)
-        if document is not None and not isinstance(document, dict):
-            raise ConfigInvalid(f"{path} must hold a map", hint="begin with `kanban:` and indented keys below it")
-        # Through JSON at once: the first command after a change sees what the later ones see in the copy.
-        return dict(json.loads(json.dumps({"kanban": (document or {}).get("kanban")}, default=str)))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigInvalid(f"{path} cannot be read: {first}", hint="mend the file; nothing was done") from error
+            document = lazy.module("hermes_kanban.base.yamlfile").parse(handle.read(), path)
+    except (OSError, UnicodeDecodeError, InvalidValue) as error:
+        words = str(error) if isinstance(error, InvalidValue) else f"{path} cannot be read: {error}"
+        raise ConfigInvalid(words, hint="mend the file; nothing was done") from error
+    if document is not None and not isinstance(document, dict):
+        raise ConfigInvalid(f"{path} must hold a map", hint="begin with `kanban:` and indented keys below it")
+    return {"kanban": (document or {}).get("kanban")}
 
 
 def _keep(copy: str, stamp: list[int], document: dict[str, Any]) -> None:

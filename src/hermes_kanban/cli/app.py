@@ -36,6 +36,7 @@ GROUPS = ("kanban",)
 LASTING = ("board", "claim", "tail", "watch")  # may run for hours: these collect their garbage
 KANBAN = "usage: hermes kanban [--board SLUG] VERB …"
 INTERRUPTED = 130
+_VERSION = ("-V", "--version")
 _FAMILIES = {"boards": "boards list"}  # a first word that needs a second one, and what it means alone
 
 
@@ -84,15 +85,18 @@ def _refused(out: Output, error: Refusal, usage: str = "") -> int:
 def _command(words: list[str], out: Output) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         raise parse.Helped(_usage().hermes_help())
-    if words[0] in ("-V", "--version"):
-        from_metadata = import_module("importlib.metadata")
-        out.line(f"hermes {from_metadata.version('hermes-kanban')}")
-        return 0
+    if words[0] in _VERSION:
+        return _version(out)
     if words[0] not in GROUPS:
-        guess = _usage().unknown(words[0], known=GROUPS)
+        guess = _usage().unknown_group(words[0], GROUPS)
         error = Usage(f"hermes has no {words[0][:60]!r}", hint=f"{guess}`hermes` lists what there is")
         return _refused(out, error, "usage: hermes GROUP …")
     return _kanban(words[1:], out)
+
+
+def _version(out: Output) -> int:
+    out.line(f"hermes {import_module('importlib.metadata').version('hermes-kanban')}")
+    return 0
 
 
 def _kanban(words: list[str], out: Output) -> int:
@@ -100,6 +104,8 @@ def _kanban(words: list[str], out: Output) -> int:
     before, rest = _leading(words)
     if not words or (rest and rest[0] in ("-h", "--help", "help")):
         raise parse.Helped(_usage().kanban_help())
+    if set(before) & set(_VERSION):
+        return _version(out)
     if not rest:
         return _refused(out, Usage("the verb is missing", hint="`hermes kanban --help` lists them"), KANBAN)
     name, rest = _verb_name(rest)

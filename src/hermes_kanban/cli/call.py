@@ -58,6 +58,18 @@ class Call:
         """Build the refusal of a call that contradicts itself."""
         return Usage(message, hint=hint or f"`hermes kanban {self.verb.name} --help` explains the options")
 
+    def start_time(self) -> int | None:
+        """Return the instant that `--at` or `--in` gives.
+
+        Raises:
+            Usage: both are given.
+        """
+        at: int | None = self.values["at"]
+        span: int | None = self.values["in"]
+        if at is not None and span is not None:
+            raise self.usage("--at and --in say the same thing", hint="give one of them")
+        return at if at is not None else span
+
     # --- the board ---------------------------------------------------------------------------------------------
     @property
     def place(self) -> boards.Place:

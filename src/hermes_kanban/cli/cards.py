@@ -6,6 +6,7 @@ from hermes_kanban.cli.call import Call, nobody
 from hermes_kanban.model import status as s
 from hermes_kanban.model.task import TaskDraft
 from hermes_kanban.present import documents
+from hermes_kanban.present.ages import age
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +28,16 @@ _CLEARABLE = ("tenant", "reviewer", "branch")  # `none` takes the value away
 
 def create(call: Call) -> int:
     """Make a card (P50 to P52)."""
-    made = call.board().create(draft_of(call))
+    draft = draft_of(call)
+    made = call.board().create(draft)
     notes = []
     if not made.created:
         notes.append(f"note: created: false: {made.task.id} was made with this key before")
     if made.gated:
         notes.append(f"note: {made.task.id} waits for {', '.join(made.gated_by)}")
+    if draft.scheduled_at is not None and made.created and made.task.scheduled_at is None:
+        start = "may start at once" if made.task.status == s.READY else "does not wait for it"
+        notes.append(f"note: the time is past ({age(draft.scheduled_at, call.now)}): {made.task.id} {start}")
     return call.changed(made.task, documents.created(made), *(notes if not call.out.json else ()))
 
 
@@ -48,7 +53,7 @@ def draft_of(call: Call) -> TaskDraft:
         "parents": call["parent"],
         "status": _first_state(call),
         "reason": call["reason"],
-        "scheduled_at": call["at"],
+        "scheduled_at": call.start_time(),
         "priority": call["priority"],
         "tenant": call["tenant"] if call["tenant"] is not None else default_tenant(call),
         "workspace_kind": kind,

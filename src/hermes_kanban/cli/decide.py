@@ -34,9 +34,7 @@ def promote(call: Call) -> int:
 
 def schedule(call: Call) -> int:
     """Park cards until a time, or until somebody releases them."""
-    if call["at"] is not None and call["in"] is not None:
-        raise call.usage("--at and --in say the same thing", hint="give one of them")
-    at = call["at"] if call["at"] is not None else call["in"]
+    at = call.start_time()
     board = call.board(*call["id"])
 
     def act(task: str) -> tuple[Task, dict[str, Any]]:

@@ -14,6 +14,7 @@ from hermes_kanban.kernel.verbs import BY_NAME
 from hermes_kanban.model import status as s
 from hermes_kanban.model.task import TaskDraft
 from hermes_kanban.present import documents
+from hermes_kanban.present.text import safe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,70 +23,87 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.create import Created
 
 _WORDS = {p.name.replace("-", "_"): p for p in BY_NAME["create"].parameters}
-_LISTS = {"parents": "parent", "skills": "skill"}  # what a file calls a list, and the option's name
-_ALSO = ("name", *_LISTS)
+LISTS = {"parents": "parent", "skills": "skill"}  # what a file calls a list, and the option's name
+_ALSO = ("name", *LISTS)
 KNOWN = tuple(sorted({*_WORDS, *_ALSO} - {"parent", "skill"}))
+_SHOWN = 200  # characters of a file's name in errors
 _TEXTS = ("text", "line", "name", "choice")
 
 
 def apply(call: Call) -> int:
     """Make the cards of a file; `--dry-run` answers the same and keeps nothing."""
-    drafts = tuple(draft(call, number, entry) for number, entry in enumerate(_entries(call["file"]), 1))
+    entries = _entries(call["file"])
+    drafts = tuple(draft(call, number, entry) for number, entry in enumerate(entries, 1))
     made = call.board().apply(drafts, dry_run=call["dry-run"])
     call.warn_of_board()
     rows = [documents.created(one) | {"name": d.name} for one, d in zip(made, drafts, strict=True)]
     document = {"dry_run": call["dry-run"], "tasks": rows}
     if call["dry-run"] and not call.out.json:
         call.out.note("note: a dry run: nothing was made, and these ids will not be used")
-    call.out.answer(document, lambda: "\n".join(map(_line, made)), (one.task.id for one in made))
+    lines = (_line(one, d) for one, d in zip(made, drafts, strict=True))
+    call.out.answer(document, lambda: "\n".join(lines), (one.task.id for one in made))
     return 0
 
 
-def _line(one: Created) -> str:
-    return f"{one.task.id} {one.task.status}" + ("" if one.created else " (was there before)")
+def _line(one: Created, asked: TaskDraft) -> str:
+    """`ID state`, then what the file calls the card."""
+    before = "" if one.created else " (was there before)"
+    return f"{one.task.id} {one.task.status}  {safe(asked.name or one.task.title)}{before}"
 
 
 def _entries(path: str) -> list[Any]:
-    text = _text(path)
-    document = _parsed(text)
+    name = "standard input" if path == "-" else path[-_SHOWN:]
+    document = _parsed(name, _text(name, path), json_alone=path.endswith(".json"))
     tasks = document.get("tasks") if isinstance(document, dict) else document
     if isinstance(document, dict):
         strange = [str(name) for name in document if name != "tasks"]
         if strange:
             raise InvalidValue(
-                f"FILE: unknown key {strange[0][:60]!r}", hint="the file holds `tasks:` and nothing else"
+                f"{name}: unknown key {strange[0][:60]!r}", hint="the file holds `tasks:` and nothing else"
             )
     if not isinstance(tasks, list) or not tasks:
         raise InvalidValue(
-            "FILE must hold a list of tasks",
+            f"{name} must hold a list of tasks",
             hint="for example {tasks: [{name: a, title: A}, {title: B, parents: [a]}]}",
         )
     return tasks
 
 
-def _text(path: str) -> str:
+def _text(name: str, path: str) -> str:
     found = (sys.stdin.buffer.read() if sys.stdin else b"") if path == "-" else values.read_file("FILE", path)
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"FILE is not UTF-8 text (byte {error.start})", hint="send text", argument="FILE") from error
+        raise InvalidValue(
+            f"{name} is not UTF-8 text (byte {error.start})", hint="send text", argument="FILE"
+        ) from error
 
 
-def _parsed(text: str) -> Any:
+def _parsed(name: str, text: str, *, json_alone: bool) -> Any:
     """JSON is tried first, since YAML reads most of it, but not all, and slowly."""
     try:
         return json.loads(text)
-    except ValueError:
-        yaml = module("yaml")
-        try:
-            return yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            where = " ".join(str(error).split())[:200]
-            raise InvalidValue(
-                f"FILE is neither JSON nor YAML: {where}", hint="mend the file", argument="FILE"
-            ) from error
+    except json.JSONDecodeError as error:
+        if json_alone:
+            where = f"line {error.lineno}, column {error.colno}: {error.msg}"
+            raise InvalidValue(f"{name} is not JSON: {where}", hint="mend the file", argument="FILE") from error
+        return _yaml(name, text)
     except RecursionError as error:
-        raise InvalidValue("FILE is nested too deeply", hint="mend the file", argument="FILE") from error
+        raise InvalidValue(f"{name} is nested too deeply", hint="mend the file", argument="FILE") from error
+
+
+def _yaml(name: str, text: str) -> Any:
+    yaml = module("yaml")
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise InvalidValue(
+            f"{name} is neither JSON nor YAML: {where}{' '.join(str(problem).split())[:200]}",
+            hint="mend the file",
+            argument="FILE",
+        ) from error
 
 
 def draft(call: Call, number: int, entry: Any) -> TaskDraft:
@@ -111,7 +129,7 @@ def draft(call: Call, number: int, entry: Any) -> TaskDraft:
 
 def _value(where: str, name: str, value: Any) -> Any:
     """Check one value of a file by the declaration of the option with the same name."""
-    if name in _LISTS:
+    if name in LISTS:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise InvalidValue(f"{where}: {name} must be a list of texts", hint=f"for example {name}: [a, b]")
         return tuple(value)
@@ -127,14 +145,16 @@ def _value(where: str, name: str, value: Any) -> Any:
     if isinstance(value, bool):
         raise InvalidValue(f"{where}: {name} cannot be {value}", hint="give a number")
     try:
-        return values.Reader().value(parameter, str(value))
-    except Usage as error:
-        raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
+        return values.Reader(lambda _: name).value(parameter, str(value))
+    except (InvalidValue, Usage) as error:
+        raise InvalidValue(f"{where}: {error.message}", hint=error.hint, **error.fields) from error
 
 
 def _as_draft(call: Call, where: str, given: dict[str, Any]) -> TaskDraft:
     if "title" not in given:
         raise InvalidValue(f"{where}: a title is required", hint="give each task a title", argument="title")
+    if "at" in given and "in" in given:
+        raise InvalidValue(f"{where}: at and in say the same thing", hint="give one of them")
     kind, path = workspace(given.pop("workspace", None))
     if given.pop("triage", False):
         if given.get("status", s.TRIAGE) != s.TRIAGE:
@@ -149,7 +169,7 @@ def _as_draft(call: Call, where: str, given: dict[str, Any]) -> TaskDraft:
 
 
 def _target(name: str) -> str:
-    parameter = _WORDS.get(_LISTS.get(name, name))
+    parameter = _WORDS.get(LISTS.get(name, name))
     return parameter.target.partition(".")[2] if parameter else name
 
 

@@ -9,6 +9,7 @@ import select
 import signal
 
 from hermes_kanban.base.lazy import module
+from hermes_kanban.cli import screen
 from hermes_kanban.cli.call import Call
 from hermes_kanban.cli.screen import style, views
 from hermes_kanban.present import documents
@@ -20,25 +21,30 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from hermes_kanban.kernel.query import Column, Stretch
+    from hermes_kanban.present.views import Style
 
 INTERVAL = 5  # seconds between looks where no notice of change arrives
 _TAIL = 20
 _EVENTS = 200
 _STDOUT = 1
-_CLEAR = "\x1b[H\x1b[2J"
+
+
+def _lines() -> Any:
+    """Load what writes events for people."""
+    return module("hermes_kanban.present.events")
 
 
 def events(call: Call) -> int:
     """Show a piece of the log, oldest first."""
     limit = call["limit"] if call["limit"] is not None else _EVENTS
     since = call["since"] or 0
-    found = call.reader().events(since, limit + 1, task=call["task"], kinds=call["kinds"])
-    if len(found) > limit:
-        found = found[:limit]
+    filters = {"task": call["task"], "kinds": call["kinds"]}
+    found = call.reader().events(since, limit, **filters)
+    if len(found) == limit and call.reader().events(found[-1].id, limit if call["kinds"] else 1, **filters):
         call.out.note(f"note: cut after {limit}; more: --since {found[-1].id}")
     call.out.answer(
         [documents.plain(one) for one in found],
-        lambda: views().events(found, call.now),
+        lambda: _lines().events(found, call.now),
         (str(one.id) for one in found),
     )
     return 0
@@ -55,7 +61,7 @@ def tail(call: Call) -> int:
     found = tuple(one for one in shown.events if one.id <= last) if follow else shown.events
     call.out.answer(
         [documents.plain(one) for one in found],
-        lambda: "\n".join(views().event(one, call.now) for one in found),
+        lambda: "\n".join(_lines().event(one, call.now) for one in found),
         (str(one.id) for one in found),
     )
     if not follow:
@@ -64,7 +70,7 @@ def tail(call: Call) -> int:
     def read(since: int) -> Stretch:
         return call.reader().follow(since, task=shown.task.id)
 
-    return _follow(call, last, INTERVAL, read, lambda one, _card: str(views().event(one, call.now)))
+    return _follow(call, last, INTERVAL, read, lambda one, _card: str(_lines().event(one, call.now)))
 
 
 def board(call: Call) -> int:
@@ -73,25 +79,33 @@ def board(call: Call) -> int:
     if not call["watch"]:
         columns = call.reader().columns(**limit)
         document = {"columns": [documents.column(found) for found in columns]} if call.out.json else None
-        call.out.answer(document, lambda: _drawn(call, columns), (e.task.id for c in columns for e in c.cards))
+        call.out.answer(
+            document, lambda: _drawn(columns, call.now, style(call)), (e.task.id for c in columns for e in c.cards)
+        )
         return 0
     if call.out.json:
         raise call.usage("--watch draws the board again and again", hint="`watch` prints JSON objects")
+    in_place = screen.moves(call)
 
     def step() -> bool:
-        text = _drawn(call, call.reader().columns(**limit))
-        call.out.line(_CLEAR + text if style(call).room else text + "\n")
+        text = _drawn(call.reader().columns(**limit), call.now, screen.window(call) if in_place else style(call))
+        call.out.line(screen.frame(text) if in_place else text + "\n")
         return False
 
-    return _again_and_again(call, INTERVAL, step)
+    if not in_place:
+        return _again_and_again(call, INTERVAL, step)
+    call.out.raw(screen.ENTER)
+    try:
+        return _again_and_again(call, INTERVAL, step)
+    finally:
+        call.out.raw(screen.LEAVE)
 
 
-def _drawn(call: Call, columns: Sequence[Column]) -> str:
-    how = style(call)
+def _drawn(columns: Sequence[Column], now: int, how: Style) -> str:
+    """Return the board as it looks there: a window has room for so many cards, a pipe for all."""
     if not how.room:
         return str(views().board(columns))
-    wide = module("hermes_kanban.present.wide_board")
-    return str(wide.show(columns, call.now, room=how.room, colour=how.colour))
+    return str(module("hermes_kanban.present.wide_board").show(columns, now, how))
 
 
 def watch(call: Call) -> int:

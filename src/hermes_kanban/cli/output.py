@@ -61,6 +61,11 @@ class Output:
         if text and sys.stdout is not None:
             sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
+    def raw(self, text: str) -> None:
+        """Send codes to a terminal: no line, no answer."""
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+
     def flush(self) -> None:
         """Let the reader have what was printed."""
         if sys.stdout is not None:

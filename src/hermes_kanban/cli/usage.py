@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 
 from hermes_kanban.base.limits import LIMITS
-from hermes_kanban.kernel.verbs import BY_NAME, GROUPS, VERBS
+from hermes_kanban.cli import guide
+from hermes_kanban.kernel.verbs import ALIASES, BY_NAME, GROUPS, VERBS
+from hermes_kanban.model import status as s
 from hermes_kanban.model import transitions
 
 TYPE_CHECKING = False
@@ -35,6 +37,7 @@ _METAVARS = {
     "flag": "",
 }
 _GROUPS_OF_HERMES = (("kanban", "the board: cards, claims, runs"),)
+_TARGETS = {transitions.GATE: f"{s.READY}, or {s.TODO} while a parent is open"}  # P3
 _COLUMN = 28
 WIDTH = 100
 
@@ -77,6 +80,9 @@ def malformed(verb: Verb, message: str, option: str) -> tuple[str, str]:
     if not option:
         return message, more
     flags = [f"--{p.name}" for p in verb.parameters if not p.positional] + ["--board", "--json", "--quiet"]
+    elsewhere = guide.OPTIONS_ELSEWHERE.get((verb.name, option))
+    if elsewhere:
+        return f"{verb.name} has {message}", f"{elsewhere}; {more}"
     near = difflib.get_close_matches(option, flags, 1)
     guess = f"did you mean {near[0]}? " if near else "" if option.startswith("--") else "a text goes behind `--`; "
     return f"{verb.name} has {message}", guess + more
@@ -84,28 +90,38 @@ def malformed(verb: Verb, message: str, option: str) -> tuple[str, str]:
 
 def verb_help(verb: Verb) -> str:
     """Return the help of one verb."""
-    lines = [usage_line(verb), "", f"{verb.summary}.".capitalize() if verb.summary[0].islower() else verb.summary]
+    lines = [usage_line(verb), "", f"{verb.summary[0].upper()}{verb.summary[1:]}."]
+    lines += [f"Another word for it: {alias}." for alias, name in ALIASES.items() if name == verb.name]
     row = transitions.BY_VERB.get(verb.name)
     if row is not None and row.sources:
-        lines += ["", f"works from: {', '.join(row.sources)}; leads to: {', '.join(row.targets)}"]
+        targets = "; ".join(_TARGETS.get(target, target) for target in row.targets)
+        lines += ["", f"works from: {', '.join(row.sources)}", f"leads to: {targets}"]
     for title, chosen in (
         ("words", [p for p in verb.parameters if p.positional]),
         ("options", [p for p in verb.parameters if not p.positional]),
     ):
         if chosen:
             lines += ["", f"{title}:", *_rows((_shown(p), _about(p)) for p in chosen)]
-    return "\n".join([*lines, "", "always:", *_rows(COMMON)])
+    return "\n".join([*lines, "", "always:", *_rows(COMMON), *guide.more(verb.name)])
+
+
+_WRITTEN = {  # how a value is written, where the name of its type does not say it
+    "seconds": "also 90s, 15m, 2h, 1d",
+    "pause": "also 0.5, 90s, 15m, 2h",
+    "when": "+30m, 2h, tomorrow 09:00, ISO 8601, epoch seconds",
+}
 
 
 def _about(parameter: Parameter) -> str:
-    text = parameter.help
-    if parameter.limit:
-        limit = LIMITS[parameter.limit]
-        text += f" ({limit.lowest} to {limit.highest} {limit.unit})" if limit.highest < 2**53 else ""
-    if parameter.type == "when":
-        text += " (+30m, 2h, tomorrow 09:00, ISO 8601, epoch)"
-    if parameter.type == "text":
-        text += " (- = standard input, @file)" if not parameter.positional else ""
+    text, notes = parameter.help, []
+    limit = LIMITS.get(parameter.limit)
+    if limit and limit.highest < 2**53 and parameter.type != "when":
+        notes.append(f"{limit.lowest} to {limit.highest} {limit.unit}")
+    if parameter.type in _WRITTEN:
+        notes.append(_WRITTEN[parameter.type])
+    if parameter.type == "text" and not parameter.positional:
+        notes.append("- = standard input, @file")
+    text += f" ({'; '.join(notes)})" if notes else ""
     if parameter.choices and len(parameter.choices) < 12:
         text += f": {', '.join(parameter.choices)}"
     return text
@@ -123,9 +139,13 @@ def kanban_help() -> str:
     """Return the list of verbs by group."""
     lines = ["usage: hermes kanban [--board SLUG] VERB …", ""]
     for group, meaning in GROUPS.items():
-        lines += [f"{meaning}:", *_rows((v.name, v.summary) for v in VERBS if v.group == group), ""]
+        lines += [f"{meaning}:", *_rows((_named(v), v.summary) for v in VERBS if v.group == group), ""]
     lines += ["always:", *_rows(COMMON), "", "`hermes kanban VERB --help` says more."]
     return "\n".join(lines)
+
+
+def _named(verb: Verb) -> str:
+    return ", ".join([verb.name, *(alias for alias, name in ALIASES.items() if name == verb.name)])
 
 
 def hermes_help() -> str:
@@ -134,7 +154,20 @@ def hermes_help() -> str:
     return "\n".join([*lines, "", "`hermes GROUP --help` says more; `hermes --version` which release this is."])
 
 
-def unknown(word: str, *, known: Iterable[str] = tuple(BY_NAME)) -> str:
-    """Return a guess at what was meant, or nothing."""
-    near = difflib.get_close_matches(word, [*known], 1)
+def unknown(word: str) -> str:
+    """Return a guess at the verb that was meant, or nothing."""
+    guess = _guess(word)
+    return f"did you mean {guess}? " if guess else ""
+
+
+def unknown_group(word: str, groups: Iterable[str]) -> str:
+    """Return a guess at the group that was meant; a verb without its group is recognised, or nothing."""
+    if word in BY_NAME or word in ALIASES or word in guide.GUESSED:
+        return f"did you mean `hermes kanban {guide.GUESSED.get(word, word)}`? "
+    near = difflib.get_close_matches(word, [*groups], 1)
     return f"did you mean {near[0]}? " if near else ""
+
+
+def _guess(word: str) -> str:
+    near = difflib.get_close_matches(word, BY_NAME, 1)
+    return guide.GUESSED.get(word) or (near[0] if near else "")

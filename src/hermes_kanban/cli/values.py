@@ -28,10 +28,15 @@ _STDIN = "-"
 
 
 class Reader:
-    """Turns the words of one call into values; standard input can be read once."""
+    """Turns the words of one call into values; standard input can be read once.
 
-    def __init__(self) -> None:
+    Args:
+        label: how errors name a parameter; a file of cards names it otherwise than the command line does.
+    """
+
+    def __init__(self, label: Callable[[Parameter], str] | None = None) -> None:
         self._stdin_for = ""
+        self._label = label or label_of
 
     def value(self, parameter: Parameter, text: str) -> Any:
         """Return one value.
@@ -40,13 +45,13 @@ class Reader:
             InvalidValue: it has the right form and cannot be (out of range, no JSON object, no text).
             Usage: it has not the form at all.
         """
-        label = label_of(parameter)
+        label = self._label(parameter)
         if any("\udc80" <= char <= "\udcff" for char in text) and parameter.type != "path":
             raise InvalidValue(f"{label} holds bytes that are not UTF-8 text", hint="send text", argument=label)
         if parameter.type in ("text", "json"):
             text = self._indirect(label, text)
         read = _READERS.get(parameter.type)
-        return read(parameter, text) if read else text
+        return read(parameter, text, label) if read else text
 
     def joined(self, parameter: Parameter, words: list[str]) -> Any:
         """Return the value of a positional that takes several words: they are one text."""
@@ -102,27 +107,27 @@ def _decoded(label: str, found: bytes) -> str:
 
 
 # --- numbers --------------------------------------------------------------------------------------------------
-def _whole(parameter: Parameter, text: str) -> int:
-    number = _number(parameter, text)
+def _whole(parameter: Parameter, text: str, label: str) -> int:
+    number = _number(parameter, text, label)
     if number != int(number):
-        raise _outside(parameter, text)
-    return in_range(parameter.limit, int(number), argument=label_of(parameter))
+        raise _outside(parameter, text, label)
+    return in_range(parameter.limit, int(number), argument=label)
 
 
-def _pause(parameter: Parameter, text: str) -> float:
-    number = _number(parameter, text, spans=True)
-    in_range(parameter.limit, int(number) if number >= 0 else -1, argument=label_of(parameter))
+def _pause(parameter: Parameter, text: str, label: str) -> float:
+    number = _number(parameter, text, label, spans=True)
+    in_range(parameter.limit, int(number) if number >= 0 else -1, argument=label)
     return number
 
 
-def _seconds(parameter: Parameter, text: str) -> int:
-    number = _number(parameter, text, spans=True)
+def _seconds(parameter: Parameter, text: str, label: str) -> int:
+    number = _number(parameter, text, label, spans=True)
     if number != int(number):
-        raise _outside(parameter, text)
-    return in_range(parameter.limit, int(number), argument=label_of(parameter))
+        raise _outside(parameter, text, label)
+    return in_range(parameter.limit, int(number), argument=label)
 
 
-def _number(parameter: Parameter, text: str, *, spans: bool = False) -> float | int:
+def _number(parameter: Parameter, text: str, label: str, *, spans: bool = False) -> float | int:
     """Read a number; one so large that it can be in no range is refused by naming the range."""
     plain = text.strip()
     unit = 1
@@ -131,36 +136,35 @@ def _number(parameter: Parameter, text: str, *, spans: bool = False) -> float | 
             plain, unit = plain[: -len(name)].strip(), _SPANS[name]
             break
     if plain.isascii() and plain.lstrip("+-").isdigit() and len(plain) < _LONGEST_NUMBER:
-        return _int(parameter, plain, text) * unit
+        return _int(parameter, plain, text, label) * unit
     try:
         number = float(plain) if plain.isascii() and "_" not in plain else None
     except ValueError:
         number = None
     if number is None:
-        raise _no_number(parameter, text)
+        raise _no_number(parameter, text, label)
     if not abs(number) < 1e15:  # also not-a-number and infinity
-        raise _outside(parameter, text)
+        raise _outside(parameter, text, label)
     return number * unit
 
 
-def _int(parameter: Parameter, plain: str, text: str) -> int:
+def _int(parameter: Parameter, plain: str, text: str, label: str) -> int:
     try:
         return int(plain)
     except ValueError:
-        raise _no_number(parameter, text) from None
+        raise _no_number(parameter, text, label) from None
 
 
-def _no_number(parameter: Parameter, text: str) -> Usage:
+def _no_number(parameter: Parameter, text: str, label: str) -> Usage:
     return Usage(
-        f"{label_of(parameter)} needs a number, not {text[:_SHOWN]!r}",
+        f"{label} needs a number, not {text[:_SHOWN]!r}",
         hint=f"a whole number {_range(parameter)}",
-        argument=parameter.name,
+        argument=label,
     )
 
 
-def _outside(parameter: Parameter, text: str) -> InvalidValue:
+def _outside(parameter: Parameter, text: str, label: str) -> InvalidValue:
     limit = LIMITS[parameter.limit]
-    label = label_of(parameter)
     return InvalidValue(
         f"{label} must be a whole number {_range(parameter)}, not {text[:_SHOWN]}",
         hint=f"give {label} within {limit.lowest} to {limit.highest}",
@@ -176,21 +180,20 @@ def _range(parameter: Parameter) -> str:
 
 
 # --- the rest -------------------------------------------------------------------------------------------------
-def _choice(parameter: Parameter, text: str) -> str:
+def _choice(parameter: Parameter, text: str, label: str) -> str:
     if text in parameter.choices:
         return text
     near = module("difflib").get_close_matches(text, parameter.choices, 1)
     guess = f"did you mean {near[0]}? " if near else ""
     raise InvalidValue(
-        f"{label_of(parameter)} cannot be {text[:_SHOWN]!r}",
+        f"{label} cannot be {text[:_SHOWN]!r}",
         hint=f"{guess}one of {', '.join(parameter.choices)}",
-        argument=label_of(parameter),
+        argument=label,
     )
 
 
-def _json(parameter: Parameter, text: str) -> dict[str, Any]:
+def _json(_parameter: Parameter, text: str, label: str) -> dict[str, Any]:
     """Read a JSON object strictly: each key once, and no numbers that JSON does not know."""
-    label = label_of(parameter)
     try:
         found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -221,13 +224,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _when(parameter: Parameter, text: str) -> int:
-    label = label_of(parameter)
+def _when(parameter: Parameter, text: str, label: str) -> int:
     now = SystemClock().now_ms() // 1000
     return in_range(parameter.limit, int(module("hermes_kanban.cli.when").instant(text, now, label)), argument=label)
 
 
-_READERS: dict[str, Callable[[Parameter, str], Any]] = {
+_READERS: dict[str, Callable[[Parameter, str, str], Any]] = {
     "int": _whole,
     "seconds": _seconds,
     "pause": _pause,

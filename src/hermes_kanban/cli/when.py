@@ -44,8 +44,9 @@ def instant(text: str, now: int, label: str = "--at") -> int:
     if found is None:
         found = _calendar(plain, now)
     if found is None:
+        past = ": it lies in the past" if _is_past(plain) else ""
         raise InvalidValue(
-            f"{label} cannot be {text[:60]!r}",
+            f"{label} cannot be {text[:60]!r}{past}",
             hint="for example +30m, 2h, tomorrow 09:00, 2030-01-31T09:00, 2030-01-31T09:00:00+02:00",
             argument=label,
         )
@@ -66,6 +67,10 @@ def span(text: str) -> int | None:
             return None
         total += int(digits) * _UNITS[unit]
     return total
+
+
+def _is_past(plain: str) -> bool:
+    return plain.startswith("-") and span(plain[1:]) is not None
 
 
 def _span(plain: str, now: int) -> int | None:

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from hermes_kanban.kernel.board import Board
     from hermes_kanban.kernel.finish import Closed
     from hermes_kanban.model.claim import Claim
     from hermes_kanban.model.task import Task
@@ -28,7 +29,7 @@ def claim(call: Call) -> int:
     _check_claim(call)
     board = call.board(*([task] if task else []))
     made = board.claim(task, ttl=call["ttl"], review=call["review"], assignee=call["assignee"], wait=call["wait"])
-    _leave_ticket(call, made)
+    _leave_ticket(call, board, made)
     call.warn_of_board()
     if not call.out.json and not call.out.quiet and task is not None:
         call.out.note(f"{made.task.id} {made.task.status} run {made.run.id}")
@@ -56,15 +57,28 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _leave_ticket(call: Call, made: Claim) -> None:
-    """Remember the claim for whoever made it (P12b); it stands also without a ticket."""
+def _leave_ticket(call: Call, board: Board, made: Claim) -> None:
+    """Remember the claim for whoever made it (P12b).
+
+    Where that cannot be done, it stands only if the answer itself holds run and lock (`--export`, `--json`); they are
+    never told on stderr, since that ends in logs.
+
+    Raises:
+        Refusal: there is no ticket, and the claim has been given back.
+    """
     try:
         compose.leave_ticket(call.place, made)
     except Refusal as error:
+        if not (call["export"] or call.out.json):
+            board.give_back(made, error)
+            error.message = f"{made.task.id} was given back, since its claim cannot be remembered: {error.message}"
+            error.hint = f"{error.hint}; `claim --export` needs no ticket".removeprefix("; ")
+            raise
+        names = " and ".join(EXPORTED[:2])
         call.out.warn(
             [
-                f"{made.task.id} is yours, but it cannot be remembered: {error.message}; later commands need "
-                f"--run {made.run.id} and HERMES_KANBAN_CLAIM_LOCK={made.run.claim_lock}, as `claim --export` prints it"
+                f"{made.task.id} is yours, but it cannot be remembered: {error.message}; "
+                f"later commands need run and lock of this answer in their environment: {names}"
             ]
         )
 
@@ -74,6 +88,7 @@ def heartbeat(call: Call) -> int:
     """Renew the claim; comments that the run has not seen are told (P13, P62b)."""
     board = call.board(call["id"])
     run, notices = board.heartbeat(call["id"], call["note"], run=call["run"])
+    compose.touch_ticket(call.place, run.task_id, run.id)
     call.warn_of_board()
     if not call.out.json:
         for one in notices:

@@ -6,7 +6,7 @@ and the answer is given after the commit.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
 from hermes_kanban.base.limits import in_range
@@ -83,7 +83,8 @@ class Board(Reader):
             lost = error
             lost.fields = {"verb": verb, "task_id": found_id or task} | lost.fields
         if lost is not None:
-            self._log_refusal(lost)
+            with suppress(Refusal):  # a disk that is full hides the note, not the reason
+                self._log_refusal(lost)
             raise lost
 
     def _context(self, tx: Transaction, verb: str, task_id: str | None, run: int | None = None) -> Context:
@@ -126,7 +127,7 @@ class Board(Reader):
         answer: tuple[Created, ...] = ()
         try:
             with self._verb("apply") as (ctx, _):
-                answer = create.apply(ctx, drafts, self._ports.names)
+                answer = create.apply(ctx, drafts, self._ports.names, dry_run=dry_run)
                 if dry_run:
                     raise _Undo
         except _Undo:
@@ -173,10 +174,8 @@ class Board(Reader):
         taken = attempt() if wait is None or task is not None else self._wait_for(attempt, wait)
         if taken is None:
             whom = f" for {assignee}" if assignee else ""
-            raise NothingReady(
-                f"nothing is ready{whom}",
-                hint="`--wait SECONDS` waits for a card; `list` shows what waits, `why ID` why",
-            )
+            wait_hint = "`--wait SECONDS` waits for a card; " if wait is None else ""
+            raise NothingReady(f"nothing is ready{whom}", hint=f"{wait_hint}`list` shows what waits, `why ID` why")
         return self._prepare(*taken)
 
     def _wait_for(self, attempt: Callable[[], tuple[Task, Run] | None], wait: float) -> tuple[Task, Run] | None:
@@ -239,6 +238,11 @@ class Board(Reader):
         with self._store.write(durable=False) as tx:
             claim.prepared(self._context(tx, "claim", card.id), run)
             return Claim(find.task(tx, card.id), find.run(tx, run.id), place)
+
+    def give_back(self, made: Claim, error: Refusal) -> None:
+        """End a claim that its claimer could not be given: without its ticket nobody could go on with it (P12b)."""
+        with self._store.write() as tx:
+            claim.unprepared(self._context(tx, "claim", made.task.id), made.run, error, s.TICKET)
 
     def heartbeat(
         self, task: str, note: str | None = None, *, run: int | None = None

@@ -49,7 +49,7 @@ def context(tx: Transaction, card: Task, limit: int) -> str:
         "answer": _answer(tx, card),
         "parents": _parents(tx, shown.parents),
         "attempts": _attempts(shown.runs, card),
-        "comments": [_comment(card, c) for c in shown.comments],
+        "comments": [_comment(card, c) for c in shown.comments if c.id != card.answer_comment_id],
         "links": _attachments(shown),
         "ask": [_people(card)],
     }

@@ -113,8 +113,8 @@ def _inside_run(tx: Transaction, caller: Caller, named: int | None) -> Identity:
     kind = s.ORCHESTRATOR if held and held.orchestrates else s.WORKER
     name = (held.profile if held else None) or caller.name
     actor = Actor(kind, name, task_id=held.task_id if held else None, delegated=caller.delegated)
-    if held is None:
-        return Identity(actor, _NEVER)
+    if held is None or not held.supervised:  # a shim runs what the dispatcher claimed, never a pull claim
+        return Identity(actor.evolve(task_id=None), _NEVER)
     if named is not None and named != held.id:
         return Identity(actor, Fence(named, caller.lock or ""))
     return Identity(actor, Fence(held.id, held.claim_lock or ""))

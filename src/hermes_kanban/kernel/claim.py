@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes_kanban.base import ids
+from hermes_kanban.base.clock import span
 from hermes_kanban.base.errors import AtCapacity, Gated, NotClaimable, Refusal, SelfReview
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import failures, fence, find, release, runs, starts
@@ -63,14 +64,14 @@ def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | 
     if card.status == s.RUNNING:
         reasons = starts.claimable(ctx.tx, card)
         if reasons:
-            raise _not_claimable(card, reasons)
+            raise _not_claimable(ctx, card, reasons)
         card = failures.lapse(ctx, card)
         if card.status not in (s.READY, s.REVIEW):
-            return _not_claimable(card, starts.claimable(ctx.tx, card))
+            return _not_claimable(ctx, card, starts.claimable(ctx.tx, card))
     transitions.check(card, "claim")
     reasons = starts.claimable(ctx.tx, card)
     if reasons:
-        raise _not_claimable(card, reasons)
+        raise _not_claimable(ctx, card, reasons)
     return _open(ctx, card, request)
 
 
@@ -166,7 +167,7 @@ def _within_caps(ctx: Context, request: ClaimRequest, name: str) -> None:
             )
 
 
-def _not_claimable(card: Task, reasons: tuple[Reason, ...]) -> Refusal:
+def _not_claimable(ctx: Context, card: Task, reasons: tuple[Reason, ...]) -> Refusal:
     first = reasons[0]
     if first.code == "parents":
         return Gated(
@@ -175,9 +176,9 @@ def _not_claimable(card: Task, reasons: tuple[Reason, ...]) -> Refusal:
             task_id=card.id,
             open_parents=list(first.task_ids),
         )
-    until = f" until {first.until}" if first.until else ""
+    left = f" for another {span(first.until - ctx.now)}" if first.until and first.until > ctx.now else ""
     return NotClaimable(
-        f"{card.id} cannot be claimed: {first.text}{until}",
+        f"{card.id} cannot be claimed: {first.text}{left}",
         hint="take another card (`claim --next`), or try again later",
         task_id=card.id,
         reason=first.code,
@@ -197,19 +198,24 @@ def prepared(ctx: Context, run: Run) -> None:
         raise fence.lost(shown, card, find.open_run(ctx.tx, card), "claim")
 
 
-def unprepared(ctx: Context, run: Run, error: Refusal) -> None:
-    """End a claim whose workspace could not be prepared: nothing is left running, nothing is counted (P11)."""
+def unprepared(ctx: Context, run: Run, error: Refusal, reason: str = s.WORKSPACE) -> None:
+    """End a claim that its claimer cannot use: nothing is left running, no failure is counted (P11).
+
+    Args:
+        error: what went wrong.
+        reason: what could not be made: the workspace, or the ticket by which the claimer would be known (P12b).
+    """
     card = find.task(ctx.tx, run.task_id)
     if card.current_run_id != run.id:
         return
     starts = failures.starts_today(ctx, card)
     if starts >= ctx.settings.number("starts_per_day"):  # free returns are bounded too (P44)
-        failures.give_up(ctx, card, run, failures.End(s.RECLAIMED, "workspace", error.message), starts)
+        failures.give_up(ctx, card, run, failures.End(s.RECLAIMED, reason, error.message), starts)
         return
-    runs.close(ctx, run, s.RECLAIMED, {"end_reason": "workspace", "error": error.message}, by_owner=True)
+    runs.close(ctx, run, s.RECLAIMED, {"end_reason": reason, "error": error.message}, by_owner=True)
     again = ctx.now + ctx.settings.number("workspace_retry_seconds")
-    changes = {"eligible_at": again, "eligible_reason": s.WORKSPACE}
-    payload = {"reason": "workspace", "error": error.message, "until": again}
+    changes = {"eligible_at": again, "eligible_reason": reason}
+    payload = {"reason": reason, "error": error.message, "until": again}
     move(ctx, card, "end-run", failures.origin(ctx, card), changes, payload, kind="reclaimed", run_id=run.id)
 
 

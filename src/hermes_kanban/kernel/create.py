@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INITIAL = (s.TRIAGE, s.BLOCKED)
 MOST_IN_A_GRAPH = 1000
+MOST_LINKS = 5000  # of one call: they are made under the write lock, where others wait
 
 
 @record
@@ -42,7 +43,12 @@ def create(ctx: Context, draft: TaskDraft, names: Names) -> Created:
         KeyRequired: a bridge gave no idempotency key (P51).
         UnknownAssignee: an agent named somebody who is not there (P50b).
     """
-    _key_given(ctx, draft)
+    _key_given(ctx, (draft,), _KEY_OF_A_CALL)
+    return _create(ctx, draft, names)
+
+
+def _create(ctx: Context, draft: TaskDraft, names: Names) -> Created:
+    _links_bounded(len(draft.parents))
     clean = _checked(draft)
     known = _known(ctx, clean)
     if known:
@@ -53,8 +59,11 @@ def create(ctx: Context, draft: TaskDraft, names: Names) -> Created:
     return _insert(ctx, clean, parents)
 
 
-def apply(ctx: Context, drafts: tuple[TaskDraft, ...], names: Names) -> tuple[Created, ...]:
+def apply(ctx: Context, drafts: tuple[TaskDraft, ...], names: Names, *, dry_run: bool = False) -> tuple[Created, ...]:
     """Make a graph of tasks, all or nothing. A parent may be a local name of the graph or an id (P53).
+
+    Args:
+        dry_run: nothing will be kept, so nobody is warned that a repeated call would make it twice.
 
     Raises:
         Cycle: the local names form a circle.
@@ -62,15 +71,22 @@ def apply(ctx: Context, drafts: tuple[TaskDraft, ...], names: Names) -> tuple[Cr
     """
     if not 1 <= len(drafts) <= MOST_IN_A_GRAPH:
         raise InvalidValue(f"a graph has 1 to {MOST_IN_A_GRAPH} tasks, not {len(drafts)}", hint="split it")
+    _key_given(ctx, drafts, _KEY_OF_A_FILE, warn=not dry_run)
+    _links_bounded(sum(len(draft.parents) for draft in drafts))
     made: dict[str, Created] = {}
     answers: dict[int, Created] = {}
     for index in _parents_first(drafts):
         draft = drafts[index]
         parents = tuple(made[p].task.id if p in made else p for p in draft.parents)
-        answers[index] = create(ctx, draft.evolve(parents=parents), names)
+        answers[index] = _create(ctx, draft.evolve(parents=parents), names)
         if draft.name:
             made[draft.name] = answers[index]
     return tuple(answers[index] for index in range(len(drafts)))
+
+
+def _links_bounded(count: int) -> None:
+    if count > MOST_LINKS:
+        raise InvalidValue(f"{count} parents in one call; at most {MOST_LINKS} are taken", hint="make it in parts")
 
 
 def _parents_first(drafts: tuple[TaskDraft, ...]) -> list[int]:
@@ -93,14 +109,18 @@ def _parents_first(drafts: tuple[TaskDraft, ...]) -> list[int]:
     return order
 
 
-def _key_given(ctx: Context, draft: TaskDraft) -> None:
-    if draft.idempotency_key is not None:
+_KEY_OF_A_CALL = 'for example --idempotency-key "nightly-audit:$(date +%F)"'
+_KEY_OF_A_FILE = 'for example idempotency_key: "nightly-audit:collect" at each task of the file'
+
+
+def _key_given(ctx: Context, drafts: tuple[TaskDraft, ...], hint: str, *, warn: bool = True) -> None:
+    """Ask a script for idempotency keys: a bridge must give them, a person's script is warned once (P51)."""
+    if all(draft.idempotency_key is not None for draft in drafts):
         return
     text = "a script that creates cards gives each an idempotency key, so that a repeated call makes no second card"
-    hint = 'for example --idempotency-key "nightly-audit:$(date +%F)"'
     if ctx.actor.kind == s.BRIDGE:
         raise KeyRequired(text, hint=hint, argument="idempotency_key")
-    if ctx.actor.is_person and not ctx.actor.interactive:
+    if warn and ctx.actor.is_person and not ctx.actor.interactive:
         ctx.warn(f"{text}; {hint}")
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.context import Context, Names
 
 CLOSED = (s.DONE, s.ARCHIVED)
-CHILDREN = ("release", "archive")  # what may happen to the open children of an archived card (P6)
+RELEASE = "release"
+CHILDREN = (RELEASE, "archive")  # what may happen to the open children of an archived card (P6)
 
 
 @record
@@ -113,12 +114,25 @@ def _settle_children(ctx: Context, card: Task, choice: str | None, *, override: 
             task_id=card.id,
             children=[child.id for child in waiting],
         )
-    for child in waiting:
-        current = find.task(ctx.tx, child.id)
-        if choice == "archive" and current.status != s.ARCHIVED:  # it may have gone with another child
-            archive(ctx, current, choice, override=override)
-        elif choice == "release":
-            links.unlink(ctx, card, current)
+    if choice == RELEASE:
+        for child in waiting:
+            links.unlink(ctx, card, find.task(ctx.tx, child.id))
+        return
+    for child_id in reversed(_open_below(ctx, card)):  # the lowest first: none of them leaves a child waiting
+        archive(ctx, find.task(ctx.tx, child_id), None, override=override)
+
+
+def _open_below(ctx: Context, card: Task) -> list[str]:
+    """Return every open card below this one, parents before their children."""
+    order: dict[str, None] = {}
+    queue = [card.id]
+    for parent in queue:
+        for row in ctx.tx.all("links.open_children", parent_id=parent):
+            child = rows.task(row).id
+            order.pop(child, None)  # behind the last of its parents
+            order[child] = None
+            queue.append(child)
+    return list(order)
 
 
 def unarchive(ctx: Context, card: Task) -> Task:

@@ -42,7 +42,8 @@ def task(tx: Transaction, text: str) -> Task:
     Raises:
         TaskNotFound: there is none.
     """
-    row = tx.one("tasks.by_id", id=text) or tx.one("tasks.by_id", id=task_id(tx, text))
+    row = tx.one("tasks.by_id", id=text) if looks_like_task(text) else None
+    row = row or tx.one("tasks.by_id", id=task_id(tx, text))
     assert row is not None
     return rows.task(row)
 

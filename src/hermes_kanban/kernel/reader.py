@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_kanban.base.errors import StoreRefused
 from hermes_kanban.base.limits import in_range
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import briefing, find, query, starts, verify
@@ -150,12 +151,15 @@ class Reader:
     def verify(self) -> tuple[verify.Finding, ...]:
         """Return every disagreement between log, rows and rules, and what the engine finds wrong (P81, P72)."""
         damage = tuple(verify.Finding("", line) for line in self._store.check_integrity())
-        with self._store.read() as tx:
-            schema = tuple(
-                verify.Finding("", f"the schema is not as it was made: {line} (P72)")
-                for line in self._store.schema_differences()
-            )
-            return damage + schema + verify.verify(tx)
+        schema = tuple(
+            verify.Finding("", f"the schema is not as it was made: {line} (P72)")
+            for line in self._store.schema_differences()
+        )
+        try:
+            with self._store.read() as tx:
+                return damage + schema + verify.verify(tx)
+        except StoreRefused as error:  # what the schema lost is needed to read on
+            return damage + schema + (verify.Finding("", error.message),)
 
     def feed(self) -> ChangeFeed:
         """Return a feed that wakes when the board changed."""

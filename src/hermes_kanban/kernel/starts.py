@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.context import Context, Names
     from hermes_kanban.store.driver import Transaction
 
+# Why it is not eligible yet; how much longer is told behind these words ("... waits for another 2 min").
 _WAITS = {
-    s.QUARANTINE: "the last worker's claim was ended from outside; it may still run until its lease is over",
+    s.QUARANTINE: "the last worker's claim was ended from outside, and it may still run",
     s.COOL_DOWN: "the provider asked to wait",
     s.BACK_OFF: "the last attempt failed; the next one waits",
-    s.WORKSPACE: "its workspace could not be prepared",
+    s.WORKSPACE: "its workspace could not be prepared; the next try waits",
+    s.TICKET: "the last claim could not be remembered for its claimer; the next one waits",
 }
 
 
@@ -75,7 +77,8 @@ def _held(card: Task) -> Reason:
     until = card.scheduled_at if card.status == s.SCHEDULED else None
     actor = card.hold_release or s.BY_PERSON
     why = {s.TRIAGE: "it is an idea in triage", s.SCHEDULED: "it is parked"}.get(card.status, "it is blocked")
-    detail = f": {card.hold_reason.splitlines()[0]}" if card.hold_reason else ""
+    asked = str((card.block_fields or {}).get("what") or card.hold_reason or "").strip()
+    detail = f": {asked.splitlines()[0]}" if asked else ""
     return Reason("held", f"{why}{detail}", until, "nobody" if actor == s.BY_TIME else actor)
 
 

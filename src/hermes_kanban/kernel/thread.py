@@ -75,9 +75,11 @@ def add(ctx: Context, card: Task, body: str, *, author: str | None, run: Run | N
 def _mine(ctx: Context, card: Task, run: Run | None) -> bool:
     if ctx.fence is None:
         return False
+    if ctx.actor.kind in (s.WORKER, s.ORCHESTRATOR) and ctx.actor.task_id != card.id:
+        return False
     if run and (run.id, run.claim_lock) == (ctx.fence.run_id, ctx.fence.lock):
         return True
-    if ctx.implicit or (ctx.actor.kind in (s.WORKER, s.ORCHESTRATOR) and ctx.actor.task_id != card.id):
+    if ctx.implicit:
         return False
     raise fence.lost(ctx, card, run, "comment")
 

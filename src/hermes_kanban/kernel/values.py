@@ -6,7 +6,7 @@ import json
 
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import InvalidValue, UnknownAssignee
-from hermes_kanban.base.limits import LIMITS, in_range
+from hermes_kanban.base.limits import LIMITS, checked_name, in_range
 from hermes_kanban.model import status as s
 
 TYPE_CHECKING = False
@@ -69,18 +69,9 @@ def name(argument: str, text: str | None) -> str | None:
     """Return a name as written; None stays None.
 
     Raises:
-        InvalidValue: empty, with white space at an end, with control characters, or too long.
+        InvalidValue: see `checked_name`.
     """
-    if text is None:
-        return None
-    most = LIMITS["name_length"].highest
-    if not text or text != text.strip() or len(text) > most or any(ord(c) < 32 or ord(c) == 127 for c in text):
-        raise InvalidValue(
-            f"{argument} must be 1 to {most} visible characters without blanks at its ends",
-            hint=f"give {argument} a plain name",
-            argument=argument,
-        )
-    return text_value(argument, text)
+    return None if text is None else text_value(argument, checked_name(argument, text))
 
 
 def metadata(value: object) -> dict[str, Any] | None:

@@ -140,6 +140,7 @@ _CREATE = (
     Parameter("status", "choice", "begin as held", "draft.status", choices=(s.TRIAGE, s.BLOCKED)),
     Parameter("reason", "text", "why a card begins as blocked", "draft.reason"),
     Parameter("at", "when", "not before this time", "draft.scheduled_at", limit="at"),
+    Parameter("in", "when", "the same, given as a span from now", "draft.scheduled_at", limit="at"),
     Parameter("idempotency-key", "name", "a repeated call finds the first card again", "draft.idempotency_key"),
     Parameter("model", "name", "the model to use", "draft.model_override"),
     Parameter("provider", "name", "the model's provider", "draft.provider_override"),
@@ -172,7 +173,7 @@ _CLAIM = (
     Parameter("ttl", "seconds", "the claim is over after so long without a sign of life", limit="ttl"),
     Parameter("next", "flag", "the first card that fits", of_surface=True),
     Parameter("review", "flag", "the first review instead"),
-    Parameter("wait", "pause", "wait so long for a card (a day when no time is given)", limit="wait", bare="86400"),
+    Parameter("wait", "pause", "wait so long for a card, a day when no time is given", limit="wait", bare="86400"),
     ASSIGNEE,
     Parameter("export", "flag", "print the claim as lines for a shell's eval", of_surface=True),
 )

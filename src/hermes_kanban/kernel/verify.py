@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hermes_kanban.base.errors import StoreRefused
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import apply, gate
 from hermes_kanban.model import status as s
-from hermes_kanban.model.event import Event
+from hermes_kanban.model.event import KINDS, Event
 from hermes_kanban.model.task import DEFAULTS, DERIVED, TEXTS, UNFOLDED, Task
 from hermes_kanban.store import rows
 
@@ -13,9 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from hermes_kanban.store.driver import Transaction
+    from hermes_kanban.store.driver import Row, Transaction
 
 _PAGE = 1000
+_ID = Task.FIELDS.index("id")
 _COMPARED = tuple(n for n in Task.FIELDS if n not in (*UNFOLDED, *DERIVED, "id"))
 
 
@@ -41,6 +43,8 @@ class _Folded:
 
     def apply(self, event: Event) -> None:
         payload = event.payload
+        if event.kind not in KINDS:
+            self.problems.append(f"event {event.id} is of the unknown kind {event.kind!r}")
         if event.kind == "created":
             self.parents |= set(payload.get("parents", ()))
         elif event.kind == "linked":
@@ -63,12 +67,19 @@ def verify(tx: Transaction) -> tuple[Finding, ...]:
     after = 0
     while page := tx.all("tasks.page", after=after, limit=_PAGE):
         for row in page:
-            card = rows.task(row)
-            seen.add(card.id)
-            found += [Finding(card.id, problem) for problem in _disagreements(tx, card, folded.get(card.id))]
+            name = str(row[_ID])
+            seen.add(name)
+            found += [Finding(name, problem) for problem in _judged(tx, row, folded.get(name))]
         after = page[-1][0]
     gone = [t for t, log in folded.items() if t not in seen and not log.deleted]
     return tuple(found + [Finding(t, "the log knows it, but its row is gone") for t in gone])
+
+
+def _judged(tx: Transaction, row: Row, log: _Folded | None) -> list[str]:
+    try:
+        return _disagreements(tx, rows.task(row), log)
+    except StoreRefused as error:
+        return [error.message]
 
 
 def _fold(tx: Transaction) -> dict[str, _Folded]:
@@ -76,11 +87,20 @@ def _fold(tx: Transaction) -> dict[str, _Folded]:
     after = 0
     while page := tx.all("events.since", since=after, limit=_PAGE):
         for row in page:
-            event = rows.event(row)
-            if event.task_id is not None:
-                folded.setdefault(event.task_id, _Folded()).apply(event)
+            if row[1] is not None:
+                _apply(folded.setdefault(str(row[1]), _Folded()), row)
         after = page[-1][0]
     return folded
+
+
+def _apply(log: _Folded, row: Row) -> None:
+    """Fold one event; one that no verb wrote is a problem, not the end of the check."""
+    try:
+        log.apply(rows.event(row))
+    except StoreRefused as error:
+        log.problems.append(f"event {row[0]}: {error.message}")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        log.problems.append(f"event {row[0]} of kind {row[3]} has not the payload of its kind")
 
 
 def _disagreements(tx: Transaction, card: Task, log: _Folded | None) -> list[str]:

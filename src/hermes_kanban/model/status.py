@@ -87,6 +87,7 @@ QUARANTINE: Final = "quarantine"
 COOL_DOWN: Final = "cool_down"
 BACK_OFF: Final = "back_off"
 WORKSPACE: Final = "workspace"
+TICKET: Final = "ticket"
 
 # --- kinds of actors ------------------------------------------------------------------------------------------
 HUMAN: Final = "human"

@@ -110,5 +110,5 @@ def check(task: Task, verb: str, *, override: bool = False) -> Transition:
         task_id=task.id,
         status=task.status,
         verb=verb,
-        works_from=list(row.sources + row.override_sources),
+        works_from=list(sources),
     )

@@ -6,17 +6,18 @@ terminal is and whether it shows colours; for a pipe there is neither, and nothi
 
 from __future__ import annotations
 
+from hermes_kanban.base.clock import span
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
 from hermes_kanban.present import documents
-from hermes_kanban.present.ages import age, left, span
+from hermes_kanban.present.ages import age, left
 from hermes_kanban.present.events import event
 from hermes_kanban.present.text import cut, indented, safe, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from hermes_kanban.kernel.query import Column, Listed, Shown
@@ -305,7 +306,9 @@ def _way_out(task: Task, answer: Startable) -> list[str]:
 
 def _reason(one: Reason, now: int) -> str:
     who = "" if one.actor == "nobody" else f" (waits for {_ASK_OF.get(one.actor, one.actor)})"
-    return f"{safe(one.text)}{left(one.until, now)}{who}"
+    comma = "," if one.code == "held" else ""  # behind words of a person
+    more = left(one.until, now)
+    return f"{safe(one.text)}{comma + more if more else ''}{who}"
 
 
 def stats(found: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ def of(location: str, options: Options, *, read_only: bool, make: bool) -> tuple
         )
     read_only = read_only or filesystem.is_read_only(beneath)
     query = f"mode={'ro' if read_only else 'rwc' if make else 'rw'}"
-    if make:
+    if make and not os.path.lexists(location):
         query += f"&modeof={_quoted(f'{os.path.realpath(location)}.lock')}"
     flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE)
     flags |= apsw.SQLITE_OPEN_CREATE if make else 0

@@ -12,6 +12,7 @@ from hermes_kanban.base.errors import Busy, DiskFull, Refusal, StoreIo, StoreRef
 SAFE_RELEASES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 _LEAST_ROOM = 65_536  # bytes: less than the index of a write-ahead log needs
+_PLENTY = 64 * 1024 * 1024
 _DAMAGED_HINT = "keep the file, restore the newest backup, and report what `hermes kanban verify` says"
 
 
@@ -60,7 +61,34 @@ def _no_locks(error: Exception, location: str) -> Refusal:
 
 
 def _full(_error: Exception, location: str) -> Refusal:
+    if isinstance(_error, apsw.FullError) and _room(location) > _PLENTY:
+        return _out_of_numbers(location)
     return DiskFull(f"disk full: no room left for {location}", hint="make room, then try again; nothing was changed")
+
+
+def _room(location: str) -> int:
+    """Return how many bytes the file system has for us."""
+    try:
+        found = os.statvfs(os.path.dirname(location) or ".")
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _out_of_numbers(location: str) -> Refusal:
+    return StoreRefused(
+        f"{location} has no number left for a new row, though the disk has room: raw SQL changed its counters",
+        hint=_DAMAGED_HINT,
+        reason="damaged",
+    )
+
+
+def _other_schema(error: Exception, location: str) -> Refusal:
+    return StoreRefused(
+        f"{location} has not the schema that it was made with: {error}",
+        hint="`hermes kanban verify` says what was changed; restore the newest backup",
+        reason="damaged",
+    )
 
 
 def _io(error: Exception, location: str) -> Refusal:
@@ -117,4 +145,5 @@ _TABLE = (
     (apsw.CorruptError, _damaged),
     (apsw.NotADBError, not_a_board),
     (apsw.CantOpenError, _cannot_open),
+    (apsw.SQLError, _other_schema),
 )

@@ -28,10 +28,8 @@ def state_of(connection: apsw.Connection, location: str, known: int) -> int:
     Raises:
         StoreRefused: another program's file, or a newer schema than the code knows.
     """
-    mark = connection.pragma("application_id")
-    version = int(connection.pragma("user_version") or 0)
+    mark, version, tables = _facts(connection)
     if mark != APPLICATION_ID:
-        tables = {row[0] for row in connection.execute(statement("schema.tables"))}
         if not tables and mark == 0:
             return 0
         if {"tasks", "task_runs", "task_events"} <= tables:
@@ -49,6 +47,21 @@ def state_of(connection: apsw.Connection, location: str, known: int) -> int:
             needs=version,
         )
     return version
+
+
+def _facts(connection: apsw.Connection) -> tuple[int, int, set[str]]:
+    """Return mark, version and (of a file without our mark) tables, as of one instant."""
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute(statement("schema.begin_read"))
+    try:
+        mark = connection.pragma("application_id")
+        version = int(connection.pragma("user_version") or 0)
+        names = set() if mark == APPLICATION_ID else {row[0] for row in connection.execute(statement("schema.tables"))}
+    finally:
+        if alone and connection.in_transaction:
+            connection.execute(statement("schema.commit"))
+    return mark, version, names
 
 
 def migrate(connection: apsw.Connection, location: str, steps: Sequence[Migration], values: dict[str, str]) -> None:
@@ -87,9 +100,10 @@ def differences(connection: apsw.Connection, steps: Sequence[Migration]) -> list
         wanted, found = (dict(c.execute(statement("schema.objects"))) for c in (fresh, connection))
     finally:
         fresh.close()
+    counters = [f"the counter of {row[0]} was changed" for row in connection.execute(statement("schema.counters"))]
     missing = [f"{name} is missing" for name in wanted if name not in found]
     changed = [f"{name} was changed" for name in wanted if name in found and found[name] != wanted[name]]
-    return missing + changed + [f"{name} is not ours" for name in found if name not in wanted]
+    return counters + missing + changed + [f"{name} is not ours" for name in found if name not in wanted]
 
 
 def _back_up(connection: apsw.Connection, target: str) -> None:

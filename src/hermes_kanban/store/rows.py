@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from hermes_kanban.base.errors import StoreRefused
 from hermes_kanban.model.event import Event
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
@@ -30,14 +31,33 @@ def encode(value: Any) -> str:
     return _encode(value)
 
 
+def _decoded(text: Any, kind: type) -> Any:
+    """Return the value of a JSON column."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        value = None
+    if not isinstance(value, kind):
+        raise StoreRefused(
+            f"a row of the board is damaged: {str(text)[:60]!r} is no JSON {kind.__name__}",
+            hint="`hermes kanban verify` says which; raw SQL must not write to a board",
+            reason="damaged",
+        )
+    return value
+
+
 def task(row: Row) -> Task:
-    """Make a task from a row of the view `tasks`."""
+    """Make a task from a row of the view `tasks`.
+
+    Raises:
+        StoreRefused: raw SQL left something in it that no verb writes.
+    """
     values = list(row)
     for index in _TASK_FLAGS:
         values[index] = bool(values[index])
-    values[_TASK_SKILLS] = tuple(json.loads(values[_TASK_SKILLS])) if values[_TASK_SKILLS] != "[]" else ()
+    values[_TASK_SKILLS] = tuple(_decoded(values[_TASK_SKILLS], list)) if values[_TASK_SKILLS] != "[]" else ()
     if values[_TASK_BLOCK] is not None:
-        values[_TASK_BLOCK] = json.loads(values[_TASK_BLOCK])
+        values[_TASK_BLOCK] = _decoded(values[_TASK_BLOCK], dict)
     return Task(*values)
 
 
@@ -48,14 +68,14 @@ def run(row: Row) -> Run:
         values[index] = bool(values[index])
     for index in _RUN_JSON:
         if values[index] is not None:
-            values[index] = json.loads(values[index])
+            values[index] = _decoded(values[index], dict)
     return Run(*values)
 
 
 def event(row: Row) -> Event:
     """Make an event from a row of `task_events`."""
     values = list(row)
-    values[_EVENT_PAYLOAD] = json.loads(values[_EVENT_PAYLOAD])
+    values[_EVENT_PAYLOAD] = _decoded(values[_EVENT_PAYLOAD], dict)
     return Event(*values)
 
 

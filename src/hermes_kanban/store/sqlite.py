@@ -7,6 +7,7 @@ drop SQLite's locks in this process.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from contextlib import contextmanager
 
@@ -111,6 +112,7 @@ class SqliteStore:
         self._pid = os.getpid()
         self._synchronous = ""
         self._turnstile = _turnstile(location)
+        self._file = _identity(location)
         self.warnings: tuple[str, ...] = ()
         with _translated(location):
             self._connection = _open(location, options, read_only=read_only)
@@ -134,7 +136,7 @@ class SqliteStore:
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
         """Begin a transaction that only reads."""
-        self._same_process()
+        self._still_ours()
         with _translated(self.location):
             self._connection.execute(statements.statement("schema.begin_read"))
             try:
@@ -145,7 +147,7 @@ class SqliteStore:
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
         """Begin a transaction that writes; it commits at the end, or changes nothing."""
-        self._same_process()
+        self._still_ours()
         with _translated(self.location):
             waited = self._take_turn()
             try:
@@ -170,7 +172,7 @@ class SqliteStore:
 
     def check_integrity(self) -> list[str]:
         """Return what SQLite finds wrong with the file."""
-        self._same_process()
+        self._still_ours()
         with _translated(self.location):
             try:
                 found = [str(row[0]) for row in self._connection.execute(statements.statement("schema.integrity"))]
@@ -181,7 +183,7 @@ class SqliteStore:
 
     def schema_differences(self) -> list[str]:
         """Return what in the file's schema is not as the migrations made it, the write guards included (P72)."""
-        self._same_process()
+        self._still_ours()
         with _translated(self.location):
             return migrate.differences(self._connection, self._options.migrations or statements.migrations("sqlite"))
 
@@ -218,13 +220,27 @@ class SqliteStore:
                 return
 
     def _version(self) -> int:
-        self._same_process()
+        self._still_ours()
         with _translated(self.location):
             return int(self._connection.pragma("data_version"))
 
-    def _same_process(self) -> None:
+    def _still_ours(self) -> None:
+        """Refuse a connection that crossed a fork, and one whose file was deleted or replaced."""
         if os.getpid() != self._pid:
             raise Unexpected("a board's connection was used in a forked process", hint="open the board anew there")
+        if _identity(self.location) != self._file:
+            raise BoardNotFound(
+                f"the board {self.location} was deleted or replaced", hint="look for it, then open it anew"
+            )
+
+
+def _identity(location: str) -> tuple[int, int]:
+    """Return which file has this name now."""
+    try:
+        found = os.stat(location)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
 
 
 def create(location: str, options: SqliteOptions, values: dict[str, str]) -> None:
@@ -239,6 +255,7 @@ def create(location: str, options: SqliteOptions, values: dict[str, str]) -> Non
     """
     turnstile = _turnstile(location)
     try:
+        _refuse_special(location, make=True)
         with _translated(location):
             turnstile.enter(options.wait_seconds)
             try:
@@ -262,6 +279,7 @@ def refuse_foreign(location: str, options: SqliteOptions) -> None:
     with _translated(location):
         connection = _connect(location, options, read_only=True)
         try:
+            connection.set_busy_timeout(round(options.wait_seconds * 1000))
             migrate.state_of(connection, location, options.newest)
         finally:
             connection.close()
@@ -308,15 +326,26 @@ def _connect(location: str, options: SqliteOptions, *, read_only: bool, make: bo
     if refusal:
         raise refusal
     try:
-        if not make:
-            os.lstat(location)
-        if os.path.isdir(location):
-            raise not_a_board(None, location)
+        _refuse_special(location, make=make)
         return apsw.Connection(*address.of(location, options, read_only=read_only, make=make), vfs=options.vfs)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BoardNotFound(f"there is no board at {location}", hint="make it with `hermes kanban init`") from error
     except OSError as error:
         raise translate_os(error, location) from error
+
+
+def _refuse_special(location: str, *, make: bool) -> None:
+    """A folder, a device or a pipe is no board: SQLite would wait for it, or change its mode."""
+    try:
+        mode = os.stat(location).st_mode
+    except FileNotFoundError:
+        if os.path.islink(location):  # it leads nowhere
+            raise not_a_board(None, location) from None
+        if not make:
+            raise
+        return
+    if not stat.S_ISREG(mode):
+        raise not_a_board(None, location)
 
 
 def _turnstile(location: str) -> Turnstile:
@@ -332,11 +361,10 @@ def _cannot_upgrade(location: str, version: int, newest: int) -> StoreRefused:
     )
 
 
-def _empty(location: str) -> StoreRefused:
-    return StoreRefused(
-        f"{location} is empty: its making was interrupted",
-        hint="run `hermes kanban init` (or `boards create` with its name) again",
-        reason="not_a_board",
+def _empty(location: str) -> BoardNotFound:
+    return BoardNotFound(
+        f"{location} is empty: its making is under way, or was interrupted",
+        hint="try again; if it stays so, run `hermes kanban init` (or `boards create` with its name) again",
     )
 
 

@@ -37,7 +37,7 @@ class Turnstile:
         waiter = self._waiter
         if waiter is None or not waiter.rejoin():
             self._waiter = waiter = None
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if not _taken_at_once(descriptor):
                 self._waiter = waiter = _Waiter(descriptor)
         if waiter is not None:
