@@ -212,10 +212,6 @@ VERBS: dict[str, tuple[str, Act]] = {
     "unlink": ("unlink", lambda b, c, o: b.unlink(o, c)),
 }
 DISPATCHERS = {"claim_for_dispatch", "give_back", "prove_ended", "release_due"}  # no surface offers them
-    "claim_for_dispatch",
-    "prove_ended",
-    "release_due",
-}  # called by the dispatcher's own code, no surface offers them
 KINDS = (s.HUMAN, s.BRIDGE, s.WORKER, s.ORCHESTRATOR)
 
 

@@ -441,11 +441,12 @@ FAULTS = (
     ("[{title: a}, {title: b, parents: [t_00000000]}]", "no task"),
     ("{tasks: [{title: a}], more: 1}", "unknown key 'more'"),
     ("[]", "list of tasks"),
-    ("a: [", "standard input is neither JSON nor YAML: line 1, column 5"),
+    ("a: [", "standard input is no YAML: line 1, column 5"),
     ("[{title: a, at: 1, in: 1h}]", "in"),
     ("[{title: a, at: +1h, in: 1h}]", "say the same"),
     ("[1]", "must be a map"),
-    ("!!python/object/apply:os.system [true]", "neither JSON nor YAML"),
+    ("!!python/object/apply:os.system [true]", "is no YAML: line 1, column 1"),
+    ("[{title: &a x}, {title: *a}]", "aliases"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_times_are_told_as_what_is_left_of_them(hermes: Hermes) -> None:
     assert f"{s.READY} -> {s.RUNNING}, role: {s.IMPLEMENTER}, " in shown
     assert "expires: in 15 min" in shown
     assert str(until)[:6] not in shown
-    assert hermes.ok("tail", task) in shown.replace("\n  ", "\n")
+    without_ages = [re.sub(r"\d+ s ago", "", text) for text in (hermes.ok("tail", task), shown.replace("\n  ", "\n"))]
+    assert without_ages[0] in without_ages[1]
 
 
 def test_nothing_is_left_of_what_is_over() -> None:
@@ -94,7 +96,8 @@ def test_show_has_what_the_last_attempt_left_for_programs(hermes: Hermes) -> Non
 # --- calls ---
 def test_a_card_may_start_later_or_at_once(hermes: Hermes) -> None:
     later = hermes.ask("create", "later", "--in", "1h", "--idempotency-key", "a")
-    assert (later["status"], later["scheduled_at"] - later["created_at"] in (3599, 3600)) == (s.SCHEDULED, True)
+    assert later["status"] == s.SCHEDULED
+    assert 3500 <= later["scheduled_at"] - later["created_at"] <= 3600
     assert hermes("create", "x", "--in", "1h", "--at", "+1h").code == 2
     past = hermes("create", "past", "--at", "2020-01-01", "--idempotency-key", "b")
     assert past.out.split()[1] == s.READY

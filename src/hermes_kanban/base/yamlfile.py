@@ -35,8 +35,15 @@ def parse(text: str, what: str) -> Any:
         loaded = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
         return json.loads(json.dumps(loaded, default=str, allow_nan=False))
     except _FAULTS as error:
-        words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InvalidValue(f"{what} cannot be read: {words}", hint="mend the file; nothing was done") from error
+        raise InvalidValue(f"{what} is no YAML: {_told(error)}", hint="mend the file; nothing was done") from error
+
+
+def _told(error: Exception) -> str:
+    """Return where in the text something is wrong, and what."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    problem = getattr(error, "problem", None) or str(error) or type(error).__name__
+    return where + " ".join(str(problem).split())[:200]
 
 
 def dump(values: dict[str, Any]) -> str:

@@ -87,23 +87,9 @@ def _parsed(name: str, text: str, *, json_alone: bool) -> Any:
         if json_alone:
             where = f"line {error.lineno}, column {error.colno}: {error.msg}"
             raise InvalidValue(f"{name} is not JSON: {where}", hint="mend the file", argument="FILE") from error
-        return _yaml(name, text)
+        return module("hermes_kanban.base.yamlfile").parse(text, name)
     except RecursionError as error:
         raise InvalidValue(f"{name} is nested too deeply", hint="mend the file", argument="FILE") from error
-
-
-def _yaml(name: str, text: str) -> Any:
-    yaml = module("yaml")
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InvalidValue(
-            f"{name} is neither JSON nor YAML: {where}{' '.join(str(problem).split())[:200]}",
-            hint="mend the file",
-            argument="FILE",
-        ) from error
 
 
 def draft(call: Call, number: int, entry: Any) -> TaskDraft:
