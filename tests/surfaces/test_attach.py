@@ -175,8 +175,8 @@ def test_a_script_attaches_through_its_own_claim_alone(hermes: Hermes, desk: Pat
         attach = f"hermes kanban attach {task} {path}"
         for late in (f"HERMES_KANBAN_ROLE=bridge {attach}", f"{attach} --run 1", f"HERMES_KANBAN_RUN_ID=1 {attach}"):
             assert other(late)[0] == 5
-    worker = hermes.set(HERMES_KANBAN_TASK=task, HERMES_KANBAN_RUN_ID="1", HERMES_KANBAN_CLAIM_LOCK="guessed")
-    refused(worker, task, 5, "claim_lost", "attach", task, path)
+        worker = hermes.set(HERMES_KANBAN_TASK=task, HERMES_KANBAN_RUN_ID="1", HERMES_KANBAN_CLAIM_LOCK="guessed")
+        refused(worker, task, 5, "claim_lost", "attach", task, path)
     assert files(hermes) == ["a"]
     assert hermes.kinds(task).count("refused") >= 1
     hermes.ok("attach", task, path)  # a person anywhere

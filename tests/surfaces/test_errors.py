@@ -9,6 +9,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from hermes_kanban.base import errors
 from tests.surfaces.hermes import HERMES, Answer, Hermes
 
@@ -226,3 +228,55 @@ def test_answers_are_utf_8_under_every_locale(hermes: Hermes) -> None:
 def test_no_error_of_the_kernel_lacks_an_exit_code() -> None:
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.Refusal)]
     assert {c.exit_code for c in classes} == set(range(1, 10))
+
+
+def test_an_input_without_end_is_refused(hermes: Hermes) -> None:
+    for words in (["create", "x", "--body", "@/dev/zero"], ["apply", "/dev/zero"]):
+        refused(hermes(*words, "--json"), 7, "invalid_value")
+    assert hermes.ask("list") == []
+
+
+def test_a_graph_with_a_key_twice_is_refused(hermes: Hermes) -> None:
+    refused(
+        hermes("apply", "-", "--json", stdin=b'{"tasks": [{"title": "a"}], "tasks": [{"title": "b"}]}'),
+        7,
+        "invalid_value",
+    )
+    assert hermes.ask("list") == []
+
+
+@pytest.mark.parametrize(
+    "bomb", [b"- title: !!bool foo", b"- title: !!timestamp foo", b"- &a [x]\n- *a", b"- title: !!int ''"]
+)
+def test_yaml_that_is_more_than_values_is_refused(hermes: Hermes, bomb: bytes) -> None:
+    refused(hermes("apply", "-", "--json", stdin=bomb), 7, "invalid_value")
+
+
+@pytest.mark.parametrize("name", ["HERMES_KANBAN_NAME", "HERMES_PROFILE"])
+@pytest.mark.parametrize("value", [" ", "a\nb", "x" * 200])
+def test_a_name_that_is_none_is_refused(hermes: Hermes, name: str, value: str) -> None:
+    answer = hermes.set(**{name: value})("create", "x")
+    assert answer.code == 7, answer
+    assert name in answer.err
+
+
+def test_what_a_full_stdout_swallows_is_said(hermes: Hermes) -> None:
+    script = "PYTHONUNBUFFERED=1 hermes kanban create x --idempotency-key k > /dev/full"
+    answer = hermes.sh(script)
+    assert answer.code == 8, answer
+    assert "Traceback" not in answer.err
+
+
+def test_json_holds_nothing_that_a_terminal_obeys(hermes: Hermes) -> None:  # T7
+    task = hermes.create("a title", "--body", "x\u009b31m \u202eevil\u2066")
+    answer = hermes("show", task, "--json")
+    assert answer.json["body"] == "x\u009b31m \u202eevil\u2066"
+    assert not set("\u009b\u202e\u2066") & set(answer.out)
+
+
+def test_the_answer_says_how_long_the_files_stay(hermes: Hermes) -> None:  # rough edge
+    task = hermes.create()
+    script = f"hermes kanban claim {task} >/dev/null; hermes kanban complete {task} --summary x"
+    answer = hermes.sh(script)
+    assert answer.code == 0, answer
+    assert "stay for 24 h" in answer.err or "stay for 1 d" in answer.err

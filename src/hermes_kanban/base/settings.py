@@ -74,6 +74,7 @@ KEYS: dict[str, Key] = {
     ),
     "external_assignees": Key("names", (), "names that pull from outside"),
     "default_workdir": Key("text", "", "the folder or repository that worktree cards use when they name none"),
+    "scratch_retention_seconds": _seconds(86_400, "how long a scratch workspace stays after its card is done"),
     "context_limit_bytes": _count(65_536, "the hard limit of a worker's context", "bytes", 4096, 4_194_304),
     "dispatch_stale_timeout_seconds": _seconds(
         14_400, "running longer than this without a heartbeat in the last hour is stale"

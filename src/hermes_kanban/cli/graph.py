@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from hermes_kanban.base.errors import InvalidValue, Usage
 from hermes_kanban.base.lazy import module
@@ -70,7 +69,7 @@ def _entries(path: str) -> list[Any]:
 
 
 def _text(name: str, path: str) -> str:
-    found = (sys.stdin.buffer.read() if sys.stdin else b"") if path == "-" else values.read_file("FILE", path)
+    found = values.read_input("FILE") if path == "-" else values.read_file("FILE", path)
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,12 +81,14 @@ def _text(name: str, path: str) -> str:
 def _parsed(name: str, text: str, *, json_alone: bool) -> Any:
     """JSON is tried first, since YAML reads most of it, but not all, and slowly."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=values.once)
     except json.JSONDecodeError as error:
         if json_alone:
             where = f"line {error.lineno}, column {error.colno}: {error.msg}"
             raise InvalidValue(f"{name} is not JSON: {where}", hint="mend the file", argument="FILE") from error
         return module("hermes_kanban.base.yamlfile").parse(text, name)
+    except ValueError as error:
+        raise InvalidValue(f"{name} is not JSON: {error}", hint="mend the file", argument="FILE") from error
     except RecursionError as error:
         raise InvalidValue(f"{name} is nested too deeply", hint="mend the file", argument="FILE") from error
 

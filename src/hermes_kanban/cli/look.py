@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_INBOX = 50
 _MOST = 100_000  # rows of a page
 
 
@@ -47,7 +48,11 @@ def list_(call: Call) -> int:
 
 def inbox(call: Call) -> int:
     """Show what waits for a person, oldest first."""
-    found = call.reader().inbox(call["limit"]) if call["limit"] is not None else call.reader().inbox()
+    limit = call["limit"] if call["limit"] is not None else _INBOX
+    found = call.reader().inbox(min(limit + 1, _MOST))
+    if len(found) > limit:
+        found = found[:limit]
+        call.out.note(f"note: cut after {limit}; more at once: --limit {min(limit * 10, _MOST)}")
     call.out.answer(
         [documents.waiting(card) for card in found],
         lambda: views().inbox(found, call.now, style(call)),

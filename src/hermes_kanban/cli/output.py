@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from hermes_kanban.base.errors import StoreIo
 from hermes_kanban.present import documents
 from hermes_kanban.present.text import safe
 
@@ -59,7 +60,13 @@ class Output:
     def line(self, text: str) -> None:
         """Print a line to stdout (nothing for an empty one)."""
         if text and sys.stdout is not None:
-            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            try:
+                sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                abandon()
+                raise StoreIo(f"the answer could not be printed: {error.strerror}", hint="look at stdout") from error
 
     def raw(self, text: str) -> None:
         """Send codes to a terminal: no line, no answer."""

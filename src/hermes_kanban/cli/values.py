@@ -17,7 +17,7 @@ from hermes_kanban.base.limits import LIMITS, in_range
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from hermes_kanban.kernel.verbs import Parameter
 
@@ -25,6 +25,7 @@ _SHOWN = 60
 _LONGEST_NUMBER = 40
 _SPANS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STDIN = "-"
+MOST_BYTES = 16 * 1024 * 1024  # of a file or standard input; what is kept of a text is bounded by the kernel
 
 
 class Reader:
@@ -65,7 +66,7 @@ class Reader:
             if self._stdin_for:
                 raise Usage(f"{label} and {self._stdin_for} cannot both be read from standard input")
             self._stdin_for = label
-            return _decoded(label, sys.stdin.buffer.read() if sys.stdin else b"")
+            return _decoded(label, read_input(label))
         if text.startswith("@@") or not text.startswith("@"):
             return text[1:] if text.startswith("@@") else text
         return _decoded(label, read_file(label, text[1:]))
@@ -88,13 +89,29 @@ def read_file(label: str, path: str) -> bytes:
     """
     try:
         with open(path, "rb") as handle:
-            return handle.read()
+            return _bounded(label, handle)
     except (OSError, ValueError) as error:
         raise InvalidValue(
             f"{label}: the file {path[:200]!r} cannot be read: {getattr(error, 'strerror', None) or error}",
             hint="name a readable file; a text that begins with @ is written with @@",
             argument=label,
         ) from error
+
+
+def read_input(label: str) -> bytes:
+    """Return what standard input holds.
+
+    Raises:
+        InvalidValue: it has no end within reason.
+    """
+    return _bounded(label, sys.stdin.buffer) if sys.stdin else b""
+
+
+def _bounded(label: str, handle: BinaryIO) -> bytes:
+    found = handle.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise InvalidValue(f"{label} has more than {MOST_BYTES} bytes", hint="give less", argument=label)
+    return found
 
 
 def _decoded(label: str, found: bytes) -> str:
@@ -195,7 +212,7 @@ def _choice(parameter: Parameter, text: str, label: str) -> str:
 def _json(_parameter: Parameter, text: str, label: str) -> dict[str, Any]:
     """Read a JSON object strictly: each key once, and no numbers that JSON does not know."""
     try:
-        found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        found = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise InvalidValue(
             f"{label} is not JSON: {error}",
@@ -215,7 +232,8 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object; a name that is there twice is a mistake (ValueError)."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hermes_kanban import compose
+from hermes_kanban.base.clock import span
 from hermes_kanban.base.errors import Refusal, Usage
 from hermes_kanban.base.ids import looks_like_task
 from hermes_kanban.cli.call import Call, nobody
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import blocks
+from hermes_kanban.model import status as s
 from hermes_kanban.present import documents
 
 TYPE_CHECKING = False
@@ -102,6 +104,8 @@ def comment(call: Call) -> int:
     """Add a fact; say when its reader will see it (P60, P62b)."""
     board = call.board(call["id"])
     added = board.comment(call["id"], call["text"], call["author"], run=call["run"])
+    if added.comment.run_id is not None:
+        compose.touch_ticket(call.place, added.task.id, added.comment.run_id)
     document = documents.plain(added.comment) | {"status": added.task.status, "delivery": added.delivery}
     note = _DELIVERIES.get(added.delivery)
     return call.changed(added.task, document, *([note] if note else []))
@@ -128,9 +132,22 @@ def complete(call: Call) -> int:
     board = call.board(*tasks)
 
     def act(task: str) -> tuple[Task, dict[str, Any]]:
-        return _ended(call, board.complete(task, handoff, run=call["run"], override=call["override"], bulk=several))
+        answer = board.complete(task, handoff, run=call["run"], override=call["override"], bulk=several)
+        card, document = _ended(call, answer)
+        return card, document | _kept(call, answer)
 
     return call.each(tasks, act)
+
+
+def _kept(call: Call, answer: Closed) -> dict[str, Any]:
+    """Say how long the files of a scratch workspace stay, at least (D20)."""
+    card, run = answer.task, answer.run
+    if card.workspace_kind != s.SCRATCH or card.completed_at is None or run is None or not run.workspace:
+        return {}
+    seconds = call.env.values.number("scratch_retention_seconds")
+    if not call.out.json and not answer.already:
+        call.out.note(f"note: the files in {run.workspace} stay for {span(seconds)} at least, artifacts for ever")
+    return {"workspace_kept_until": card.completed_at + seconds}
 
 
 def request_review(call: Call) -> int:

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from hermes_kanban.model.thread import Comment
 
 _SUMMARY = ("id", "title", "status", "assignee", "priority", "tenant")
+_OBEYED = {
+    code: f"\\u{code:04x}"
+    for code in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def line(document: Any) -> str:
-    """Return a document as JSON on one line."""
-    return _compact(document)
+    """Return a document as JSON on one line; what a terminal might obey (C1 controls, bidi marks) is escaped."""
+    return _compact(document).translate(_OBEYED)
 
 
 def plain(record: Record) -> dict[str, Any]:
