@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -199,6 +201,11 @@ def test_other_cards_of_the_profile_do_not_leak_in(world: World) -> None:  # C18
 def test_only_lasting_things_are_handed_over(world: World) -> None:  # C91
     parent = world.card("parent")
     board, claim = world.claimed(parent)
-    board.complete(parent.id, Handoff("see the result"))
+    Path(claim.workspace, "result.txt").write_text("42", encoding="utf-8")
+    board.complete(parent.id, Handoff("see the result", artifacts=("result.txt",)))
+    shutil.rmtree(claim.workspace)  # collected
     child = world.card("child", parents=(parent.id,))
-    assert claim.workspace not in world.person.context(child.id)
+    text = world.person.context(child.id)
+    assert claim.workspace not in text
+    (listed,) = [line.removeprefix("File: ") for line in text.splitlines() if line.startswith("File: ")]
+    assert Path(listed).read_text(encoding="utf-8") == "42"

@@ -119,6 +119,35 @@ def test_a_cooling_card_shows_until_when(world: World) -> None:  # P15b
     assert (listed.task.eligible_at, listed.task.eligible_reason) == (claim.run.claim_expires, s.QUARANTINE)
 
 
+def test_a_run_keeps_every_fact_of_the_attempt(world: World) -> None:  # P20, P11
+    card = world.card(model_override="m1", provider_override="p1")
+    board, claim = world.claimed(card, ttl=90)
+    world.clock.advance(7.5)
+    board.heartbeat(card.id, "half")
+    board.complete(card.id, Handoff("sum", {"n": 1}))
+    (run,) = world.person.runs(card.id)
+    now = world.clock.now_ms()
+    assert run.as_dict() == claim.run.as_dict() | {
+        "process_state": s.ENDED,
+        "claim_expires": now // 1000 + 90,
+        "last_heartbeat_at": now // 1000,
+        "heartbeat_note": "half",
+        "progressed": True,
+        "ended_at": now // 1000,
+        "ended_ms": now,
+        "outcome": s.COMPLETED,
+        "end_verb": "complete",
+        "end_result": {"to": s.DONE, "promoted": []},
+        "summary": "sum",
+        "metadata": {"n": 1},
+    }
+    known = (run.task_id, run.role, run.profile, run.host, run.claimed_from, run.pull, run.model, run.provider)
+    assert known == (card.id, s.IMPLEMENTER, "bot", "host", s.READY, True, "m1", "p1")
+    assert (run.started_at, run.started_ms, run.claim_ttl) == (now // 1000 - 7, now - 7500, 90)
+    assert (run.claim_lock or "").split(":")[0] == "host"
+    assert run.exit_code is run.error is run.log_path is run.cost_usd is None
+
+
 # --- show (P61b) -------------------------------------------------------------------------------------------------
 def test_show_holds_everything_about_a_card(world: World) -> None:  # P61b, P20
     parent = world.card("parent")

@@ -173,6 +173,8 @@ def _parents(tx: Transaction, parents: tuple[Task, ...]) -> list[str]:
             lines.append(f"Result: {parent.result}")
         if run and run.metadata:
             lines.append(f"Metadata: {json.dumps(run.metadata, ensure_ascii=False)}")
+        files = (rows.attachment(r) for r in tx.all("attachments.of_task", task_id=parent.id))
+        lines += [f"File: {_plain(file.path)}" for file in files]  # durable copies, never a live folder (C91)
         found.append(fenced("\n".join(lines), (run.profile if run else None) or "unknown", parent.id))
     return found
 
