@@ -104,16 +104,13 @@ def complete(
     stored = already_closed(ctx, card, "complete")
     if stored:
         return stored
-    if handoff.says_nothing and not (bulk and ctx.actor.is_person):
-        raise InvalidValue(
-            "complete needs a summary or a result",
-            hint='say what the next reader must know: --summary "…"',
-            argument="summary",
-        )
+    if not (bulk and ctx.actor.is_person):
+        _says_something(handoff)
     run, mine = fence.holder(ctx, card, "complete", override=override)
     transitions.check(card, "complete", override=override and ctx.actor.is_person)
     if card.phase == s.REVIEWING:
-        claim.refuse_self_review(ctx, card, _judge(run, mine) or ctx.actor.name)
+        judge = run.profile if run and mine else None
+        claim.refuse_self_review(ctx, card, judge or ctx.actor.name)
     _made_by(ctx, run, handoff.created)
     quarantine = failures.leave(ctx, card, run, "complete", mine=mine)
     kept = run if mine else _by_hand(ctx, card, handoff, s.COMPLETED)
@@ -121,16 +118,18 @@ def complete(
     done = _done(ctx, card, handoff, kept, quarantine, override=override and not mine)
     promoted = gate.promote_children(ctx, card.id)
     if run and mine:
-        facts = _facts(handoff) | {
-            "end_verb": "complete",
-            "end_result": {"to": done.status, "promoted": list(promoted)},
-        }
-        kept = runs.close(ctx, run, s.COMPLETED, facts, by_owner=True)
+        stays = {"end_verb": "complete", "end_result": {"to": done.status, "promoted": list(promoted)}}
+        kept = runs.close(ctx, run, s.COMPLETED, _facts(handoff) | stays, by_owner=True)
     return Closed(done, kept, promoted=promoted, attachments=attached)
 
 
-def _judge(run: Run | None, mine: bool) -> str | None:
-    return run.profile if run and mine else None
+def _says_something(handoff: Handoff) -> None:
+    if handoff.says_nothing:
+        raise InvalidValue(
+            "complete needs a summary or a result",
+            hint='say what the next reader must know: --summary "…"',
+            argument="summary",
+        )
 
 
 def _done(

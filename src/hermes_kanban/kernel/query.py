@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes_kanban.base.errors import InvalidValue
 from hermes_kanban.base.limits import in_range
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel import find, gate
+from hermes_kanban.kernel import find
 from hermes_kanban.model import status as s
 from hermes_kanban.model.event import Event
 from hermes_kanban.model.run import Run
@@ -280,8 +280,3 @@ def inbox(tx: Transaction, limit: int, agents: tuple[str, ...]) -> tuple[Task, .
         agents: names of lanes, profiles and declared outsiders; whoever else is to review is a person.
     """
     return tuple(rows.task(row) for row in tx.all("list.inbox", limit=limit, agents=rows.encode(list(agents))))
-
-
-def waiting_parents(tx: Transaction, card: Task) -> tuple[str, ...]:
-    """Return the ids of the parents that are not done."""
-    return gate.open_parents(tx, card.id)
