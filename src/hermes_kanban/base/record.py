@@ -21,7 +21,6 @@ else:
 class Record:
     """Base of all records: compared by value, changed only by `evolve`."""
 
-    __slots__ = ()
     FIELDS: tuple[str, ...] = ()
 
     def evolve(self, **changes: Any) -> Self:
@@ -30,22 +29,25 @@ class Record:
         Raises:
             TypeError: a name is not a field.
         """
-        values = {name: getattr(self, name) for name in self.FIELDS}
-        values.update(changes)
-        return type(self)(**values)
+        values = self.__dict__ | changes
+        if len(values) != len(self.FIELDS):
+            raise TypeError(f"no such field: {', '.join(name for name in changes if name not in self.FIELDS)}")
+        made = object.__new__(type(self))
+        made.__dict__.update(values)
+        return made
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields in their declared order."""
-        return {name: getattr(self, name) for name in self.FIELDS}
+        return dict(self.__dict__)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and all(getattr(self, n) == getattr(other, n) for n in self.FIELDS)
+        return type(other) is type(self) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
-        return hash(tuple(getattr(self, n) for n in self.FIELDS))
+        return hash(tuple(self.__dict__.values()))
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{n}={getattr(self, n)!r}" for n in self.FIELDS)
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
         return f"{type(self).__name__}({fields})"
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -54,29 +56,21 @@ class Record:
 
 @dataclass_transform(frozen_default=True, eq_default=True)
 def record(decorated: type[T]) -> type[T]:
-    """Turn an annotated subclass of `Record` into a slotted, immutable class with an `__init__`.
+    """Turn an annotated subclass of `Record` into an immutable class with an `__init__`.
 
     Fields are the class's own annotations in order; a class attribute of the same name is its default
     (an immutable value: it is shared).
     """
     names = tuple(n for n in decorated.__annotations__ if n != "FIELDS")
-    members = dict(decorated.__dict__)
-    defaults = {n: members.pop(n) for n in names if n in members}
-    for gone in ("__dict__", "__weakref__"):
-        members.pop(gone, None)
+    defaults = {n: decorated.__dict__[n] for n in names if n in decorated.__dict__}
 
     def init(self: Any, *given: Any, **named: Any) -> None:
-        values = given if len(given) == len(names) and not named else _all(names, defaults, given, named)
-        for name, value in zip(names, values, strict=True):
-            _set(self, name, value)
+        plain = len(given) == len(names) and not named
+        self.__dict__.update(zip(names, given if plain else _all(names, defaults, given, named), strict=True))
 
-    members |= {"__slots__": names, "FIELDS": names, "__init__": init}
-    metaclass: Any = type(decorated)
-    made: type[T] = metaclass(decorated.__name__, decorated.__bases__, members)
-    return made
-
-
-_set = object.__setattr__
+    decorated.FIELDS = names
+    decorated.__init__ = init  # type: ignore[method-assign]
+    return decorated
 
 
 def _all(names: tuple[str, ...], defaults: dict[str, Any], given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:

@@ -123,6 +123,7 @@ def _kanban(words: list[str], out: Output) -> int:
     env = compose.environment()
     out.warn(env.values.warnings)
     if verb.name in LASTING:
+        gc.freeze()  # what there is by now stays: the first collection would look at all of it
         gc.enable()
     handlers: dict[str, Any] = import_module(f"hermes_kanban.cli.{MODULE_OF[verb.name]}").HANDLERS
     return int(handlers[verb.name](Call(verb, parsed, env, out)))

@@ -6,18 +6,21 @@ from hermes_kanban import compose
 from hermes_kanban.base.clock import span
 from hermes_kanban.base.errors import Refusal, Usage
 from hermes_kanban.base.ids import looks_like_task
+from hermes_kanban.base.lazy import late
 from hermes_kanban.cli.call import Call, nobody
-from hermes_kanban.kernel.finish import Handoff
-from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
 from hermes_kanban.present import documents
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
+    finish, blocks = late("hermes_kanban.kernel.finish", "hermes_kanban.model.blocks")
+else:
     from typing import Any
 
+    from hermes_kanban.kernel import finish
     from hermes_kanban.kernel.board import Board
     from hermes_kanban.kernel.finish import Closed
+    from hermes_kanban.model import blocks
     from hermes_kanban.model.claim import Claim
     from hermes_kanban.model.task import Task
 
@@ -122,7 +125,7 @@ _DELIVERIES = {
 def complete(call: Call) -> int:
     """Finish one card, or a person's several (P22)."""
     tasks = call["id"]
-    handoff = Handoff(call["summary"], call["metadata"], call["result"], call["created"], call["artifact"])
+    handoff = finish.Handoff(call["summary"], call["metadata"], call["result"], call["created"], call["artifact"])
     several = len(tasks) > 1
     if several and not (handoff.empty and not handoff.created and not handoff.artifacts and call["run"] is None):
         raise call.usage(
@@ -153,7 +156,7 @@ def _kept(call: Call, answer: Closed) -> dict[str, Any]:
 def request_review(call: Call) -> int:
     """Hand the work over for a verdict (P30)."""
     board = call.board(call["id"])
-    handoff = Handoff(call["summary"], call["metadata"], call["result"])
+    handoff = finish.Handoff(call["summary"], call["metadata"], call["result"])
     answer = board.request_review(
         call["id"], handoff, nobody(call["reviewer"]), run=call["run"], override=call["override"]
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from hermes_kanban.kernel.context import Context
 
+SUMMARY_IN_EVENT = 400
+
 # What a card stops carrying when it moves on (P26b): why it was held, and by whom it could be released.
 NOT_HELD: dict[str, Any] = {"hold_reason": None, "hold_release": None, "block_kind": None, "block_fields": None}
 
@@ -84,6 +86,14 @@ def mark_of(text: str | None) -> str | None:
         return None
     stored = text.encode()
     return f"{len(stored)}:{zlib.crc32(stored):08x}"
+
+
+def first_line(text: str | None, most: int = SUMMARY_IN_EVENT) -> str | None:
+    """Return the first line, as events keep it (P22)."""
+    if text is None:
+        return None
+    stripped = text.strip()
+    return stripped.splitlines()[0][:most] if stripped else ""
 
 
 def move(

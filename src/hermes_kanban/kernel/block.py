@@ -5,8 +5,8 @@ from __future__ import annotations
 from hermes_kanban.base.errors import BlockTemplate, InvalidValue
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import failures, fence, finish, gate, runs
-from hermes_kanban.kernel.apply import move
-from hermes_kanban.kernel.finish import Closed, first_line
+from hermes_kanban.kernel.apply import first_line, move
+from hermes_kanban.kernel.finish import Closed
 from hermes_kanban.model import blocks, transitions
 from hermes_kanban.model import status as s
 from hermes_kanban.model.blocks import Reason

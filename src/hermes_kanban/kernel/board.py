@@ -9,29 +9,13 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 
 from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
+from hermes_kanban.base.lazy import late
 from hermes_kanban.base.limits import in_range
-from hermes_kanban.kernel import (
-    attach,
-    block,
-    claim,
-    create,
-    edit,
-    failures,
-    find,
-    finish,
-    links,
-    release,
-    review,
-    thread,
-    values,
-)
+from hermes_kanban.kernel import claim, failures, find, release, values
 from hermes_kanban.kernel.apply import append_event
-from hermes_kanban.kernel.attach import Attached, Wanted
 from hermes_kanban.kernel.caller import Caller, identify, without_card
 from hermes_kanban.kernel.claim import ClaimRequest
 from hermes_kanban.kernel.context import Context
-from hermes_kanban.kernel.create import Created
-from hermes_kanban.kernel.finish import Closed, Handoff
 from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.model import status as s
 from hermes_kanban.model.actors import BY_RUN, Actor, require
@@ -40,12 +24,26 @@ from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task, TaskDraft
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
+    attach, block, create, edit, finish, links, review, thread = late(
+        "hermes_kanban.kernel.attach",
+        "hermes_kanban.kernel.block",
+        "hermes_kanban.kernel.create",
+        "hermes_kanban.kernel.edit",
+        "hermes_kanban.kernel.finish",
+        "hermes_kanban.kernel.links",
+        "hermes_kanban.kernel.review",
+        "hermes_kanban.kernel.thread",
+    )
+else:
     from collections.abc import Callable, Iterator
     from typing import Any
 
     from hermes_kanban.base.settings import Settings
-    from hermes_kanban.kernel.attach import Source
+    from hermes_kanban.kernel import attach, block, create, edit, finish, links, review, thread
+    from hermes_kanban.kernel.attach import Attached, Source
+    from hermes_kanban.kernel.create import Created
+    from hermes_kanban.kernel.finish import Closed, Handoff
     from hermes_kanban.model.blocks import Reason
     from hermes_kanban.model.thread import Comment
     from hermes_kanban.store.driver import Store, Transaction
@@ -267,7 +265,7 @@ class Board(Reader):
         run: int | None = None,
     ) -> Attached:
         """Add files (paths, or the bytes themselves) and what a URL gives to a card, all or none (P61)."""
-        return attach.attach(self._verb, self._ports, task, Wanted(files, url, name), run)
+        return attach.attach(self._verb, self._ports, task, attach.Wanted(files, url, name), run)
 
     def detach(self, task: str, attachment: int) -> Attached:
         """Remove an attachment and its file (a person's)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes_kanban.base.errors import Forbidden, InvalidValue, UnknownCards
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import attach, claim, failures, fence, find, gate, runs
-from hermes_kanban.kernel.apply import NOT_HELD, move
+from hermes_kanban.kernel.apply import NOT_HELD, first_line, move
 from hermes_kanban.model import policy, transitions
 from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hermes_kanban.kernel.context import Context
     from hermes_kanban.model.thread import Attachment, StoredFile
-
-SUMMARY_IN_EVENT = 400
 
 
 @record
@@ -59,14 +57,6 @@ class Closed(Record):
     already: bool = False
     promoted: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-
-
-def first_line(text: str | None, most: int = SUMMARY_IN_EVENT) -> str | None:
-    """Return the first line, as events keep it (P22)."""
-    if text is None:
-        return None
-    stripped = text.strip()
-    return stripped.splitlines()[0][:most] if stripped else ""
 
 
 def already_closed(ctx: Context, card: Task, verb: str) -> Closed | None:

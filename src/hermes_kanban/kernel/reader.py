@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hermes_kanban.base.errors import StoreRefused
+from hermes_kanban.base.lazy import late
 from hermes_kanban.base.limits import in_range
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel import briefing, find, query, starts, verify
+from hermes_kanban.kernel import find, query
 from hermes_kanban.kernel.context import Context
 from hermes_kanban.model import status as s
 from hermes_kanban.model.actors import Actor
@@ -14,10 +15,15 @@ from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
+    briefing, starts, verify = late(
+        "hermes_kanban.kernel.briefing", "hermes_kanban.kernel.starts", "hermes_kanban.kernel.verify"
+    )
+else:
     from collections.abc import Callable
 
     from hermes_kanban.base.settings import Settings
+    from hermes_kanban.kernel import briefing, starts, verify
     from hermes_kanban.kernel.context import Blobs, Names, Workspaces
     from hermes_kanban.model.reasons import Startable
     from hermes_kanban.model.thread import Attachment

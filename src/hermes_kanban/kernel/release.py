@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from hermes_kanban.base.errors import Gated, InvalidValue
+from hermes_kanban.base.lazy import late
 from hermes_kanban.base.limits import in_range
-from hermes_kanban.kernel import failures, fence, finish, gate, runs, thread
-from hermes_kanban.kernel.apply import NOT_HELD, move
-from hermes_kanban.model import blocks, policy, transitions
+from hermes_kanban.kernel import failures, fence, gate, runs
+from hermes_kanban.kernel.apply import NOT_HELD, first_line, move
+from hermes_kanban.model import policy, transitions
 from hermes_kanban.model import status as s
 from hermes_kanban.model.task import Task
 from hermes_kanban.store import rows
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
+if not TYPE_CHECKING:
+    thread, blocks = late("hermes_kanban.kernel.thread", "hermes_kanban.model.blocks")
+else:
     from typing import Any
 
+    from hermes_kanban.kernel import thread
     from hermes_kanban.kernel.context import Context
+    from hermes_kanban.model import blocks
 
 _DUE_AT_ONCE = 100
 
@@ -35,7 +40,7 @@ def unblock(ctx: Context, card: Task, answer: str | None) -> Task:
         text = _answer(card, answer)
         comment = thread.add(ctx, card, text, author=None, run=None)
         changes["answer_comment_id"] = comment.id
-        payload = {"answer": finish.first_line(text), "comment": comment.id}
+        payload = {"answer": first_line(text), "comment": comment.id}
     return move(ctx, card, "unblock", gate.target(ctx.tx, card), changes, payload)
 
 

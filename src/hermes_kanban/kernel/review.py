@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hermes_kanban.base.errors import Forbidden, InvalidValue
 from hermes_kanban.kernel import failures, fence, finish, gate, runs, thread
-from hermes_kanban.kernel.apply import NOT_HELD, move
-from hermes_kanban.kernel.finish import Closed, first_line
+from hermes_kanban.kernel.apply import NOT_HELD, first_line, move
+from hermes_kanban.kernel.finish import Closed
 from hermes_kanban.model import status as s
 from hermes_kanban.model import transitions
 from hermes_kanban.model.run import Run
