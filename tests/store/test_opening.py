@@ -339,3 +339,27 @@ def test_a_sound_file_has_nothing_wrong(database: str) -> None:
 def test_the_schema_number_is_that_of_the_last_step() -> None:
     numbers = [number for number, _, _ in statements.migrations("sqlite")]
     assert numbers == list(range(1, sqlite.SCHEMA_VERSION + 1))
+
+
+def test_a_pipe_or_a_device_is_no_board(tmp_path: Path) -> None:
+    pipe = tmp_path / "kanban.db"
+    os.mkfifo(pipe, 0o664)
+    before = pipe.stat().st_mode
+    assert refused(pipe).fields["reason"] == "not_a_board"  # at once: nobody waits for a writer
+    with pytest.raises(StoreRefused):
+        sqlite.create(str(pipe), sqlite.SqliteOptions(), {})
+    assert pipe.stat().st_mode == before
+    assert [path.name for path in tmp_path.iterdir()] == ["kanban.db"]
+
+
+def test_a_board_that_was_replaced_is_not_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "kanban.db"
+    sqlite.create(str(path), sqlite.SqliteOptions(), {"board_id": "b"})
+    store = homes.store(path)
+    path.unlink()
+    with pytest.raises(BoardNotFound), store.write():
+        pass
+    sqlite.create(str(path), sqlite.SqliteOptions(), {"board_id": "another"})
+    with pytest.raises(BoardNotFound), store.read():
+        pass
+    store.close()

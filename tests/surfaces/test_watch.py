@@ -203,3 +203,14 @@ def on_terminal(hermes: Hermes, *words: str, columns: int = 80) -> str:
         shown = read()
         assert process.wait(60) == 0
     return shown
+
+
+def test_a_watch_on_a_deleted_board_says_so_and_ends(hermes: Hermes) -> None:
+    process = hermes.start("watch", "--since", "0", "--interval", "1")
+    hermes.create("seen")
+    assert "created" in line_of(process)
+    for path in hermes.home.glob("kanban.db*"):
+        path.unlink()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (3, b"")
+    assert b"deleted or replaced" in err
