@@ -124,7 +124,7 @@ def test_an_unknown_card_has_no_files(hermes: Hermes, desk: Path) -> None:
     for words in (
         ("attach", "t_00000000", written(desk, "a")),
         ("attachments", "t_00000000"),
-        ("attach-rm", "t_0", "1"),
+        ("attach-rm", "t_00000000", "1"),
     ):
         answer = hermes(*words, "--json")
         assert (answer.code, answer.json["error"]["code"]) == (3, "task_not_found")
