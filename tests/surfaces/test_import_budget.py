@@ -7,7 +7,7 @@ import pytest
 from hermes_kanban.cli.app import MODULE_OF
 from tests.surfaces.hermes import Hermes
 
-# Heavy, and of no use to a verb that lives thirty milliseconds.
+# Heavy, and of no use to a verb that agents call all day.
 NEVER = {
     *("typing", "dataclasses", "inspect", "pathlib", "subprocess", "logging", "datetime", "_datetime", "yaml", "rich"),
     *("asyncio", "socket", "uuid", "secrets", "tempfile", "shutil", "urllib", "email", "http", "ssl", "hashlib"),

@@ -1,8 +1,8 @@
 """Immutable records without the import cost of `dataclasses`.
 
-A command of the command line lives for some thirty milliseconds; `dataclasses` alone would be a third of
-that. The decorator below makes the same kind of class (typed for checkers by `dataclass_transform`) from
-annotations, in a few lines, and without compiling anything: a command makes few of the kinds that it loads.
+Each call of the command line would pay for the import of `dataclasses`, and of `inspect` below it. The decorator here
+makes the same kind of class (typed for checkers by `dataclass_transform`) from annotations, in a few lines, and without
+compiling anything: a command makes few of the kinds that it loads.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes_kanban.kernel.context import Context
+    from hermes_kanban.model.run import Run
 
 
 @record
@@ -47,10 +48,7 @@ def block(ctx: Context, card: Task, reason: Reason, kind: str | None, *, overrid
     quarantine = failures.leave(ctx, card, run, "block", mine=mine)
     facts: dict[str, Any] = {"end_reason": reason.text}
     kept = run if run and mine else finish.by_hand(ctx, card, facts, s.OUT_BLOCKED)
-    payload = {"reason": first_line(reason.what or reason.text), "kind": landing.kind, "cause": reason.cause}
-    number = kept.id if kept else None
-    changes = landing.changes | quarantine
-    moved = move(ctx, card, "block", landing.to, changes, payload, kind=landing.event, run_id=number)
+    moved = _land(ctx, card, landing, reason, kept, quarantine)
     if run and mine:
         facts |= {"end_verb": "block", "end_result": {"to": landing.to}}
         kept = runs.close(ctx, run, s.OUT_BLOCKED, facts, by_owner=True)
@@ -112,6 +110,13 @@ def hold(ctx: Context, card: Task, reason: Reason) -> Task:
     check_template(ctx, reason, None)
     landing = _landing(ctx, card, None, reason)
     run = finish.by_hand(ctx, card, {"end_reason": reason.text}, s.OUT_BLOCKED)
-    payload = {"reason": first_line(reason.what or reason.text), "kind": None, "cause": reason.cause}
+    return _land(ctx, card, landing, reason, run, {})
+
+
+def _land(
+    ctx: Context, card: Task, landing: _Landing, reason: Reason, run: Run | None, quarantine: dict[str, Any]
+) -> Task:
+    payload = {"reason": first_line(reason.what or reason.text), "kind": landing.kind, "cause": reason.cause}
+    changes = landing.changes | quarantine
     number = run.id if run else None
-    return move(ctx, card, "block", landing.to, landing.changes, payload, kind=landing.event, run_id=number)
+    return move(ctx, card, "block", landing.to, changes, payload, kind=landing.event, run_id=number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hermes_kanban.base.clock import span
 from hermes_kanban.base.record import Record, record
+from hermes_kanban.kernel.apply import first_line
 from hermes_kanban.model import blocks
 from hermes_kanban.model import status as s
 from hermes_kanban.present import documents
@@ -269,15 +270,11 @@ def runs(found: Sequence[Run], now: int, style: Style = PLAIN) -> str:
             run.outcome or "open",
             age(run.started_at, now),
             span((run.ended_at or now) - run.started_at),
-            safe(_first_line(run.summary or run.error or run.end_reason or run.heartbeat_note or "")),
+            safe(first_line(run.summary or run.error or run.end_reason or run.heartbeat_note) or ""),
         )
         for run in found
     ]
     return "\n".join(table(heads, rows, room=style.room))
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else ""
 
 
 # --- answers --------------------------------------------------------------------------------------------------
