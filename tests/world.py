@@ -18,12 +18,19 @@ from hermes_kanban.kernel.caller import Caller, Ticket
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.kernel.query import Filter, Shown
 from hermes_kanban.kernel.reader import Ports
+from hermes_kanban.kernel.supervise import Process
+from hermes_kanban.kernel.supervision import Facts, Supervision
 from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Caps, Claim
+from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task, TaskDraft
 from hermes_kanban.store import sqlite
 from hermes_kanban.store.blobs import Blobs
 from hermes_kanban.workspace.base import Workspaces
+
+SHIM = (4711, "11")  # pid and start of a shim, and of its worker, as a system would name them
+WORKER = (4712, "12")
+PROCESS = Process(SHIM, WORKER, "boot", "4026531836")
 
 FULL_REASON = blocks.from_fields(
     "spec undecided", "section 3.2 names two formats", ("A: JSON", "B: YAML"), "A, it is used elsewhere", "choose one"
@@ -68,13 +75,13 @@ class World:
         """Change settings under `kanban:`."""
         self.settings = Settings({"external_assignees": ["ann", "bot", "rev", "other"]} | values)
 
-    def board(self, name: str = "ann", **facts: Any) -> Board:
+    def board(self, name: str = "ann", *, host: str = "host", **facts: Any) -> Supervision:
         """Return the board as a caller with these facts sees it (default: ann, a person at a terminal)."""
         caller = Caller(name, **({"declared": True, "interactive": True} | facts))
         workspaces = Workspaces(str(self.folder / "workspaces"))
         blobs = Blobs(str(self.folder / "attachments"), self.settings.number("attachment_limit_bytes"))
-        ports = Ports(self.names, workspaces, "host", os.getpid(), lambda: blobs)
-        return Board(self.store, self.settings, caller, ports)
+        ports = Ports(self.names, workspaces, host, os.getpid(), lambda: blobs)
+        return Supervision(self.store, self.settings, caller, ports)
 
     @property
     def person(self) -> Board:
@@ -99,11 +106,30 @@ class World:
         claim = self.script(name).claim(card.id, ttl=ttl)
         return self.script(name, claim), claim
 
-    def dispatched(self, card: Task | None = None, name: str = "bot", ttl: int = 60) -> Claim:
-        """Claim a card as the dispatcher does for a worker that it starts."""
+    def dispatched(
+        self, card: Task | None = None, name: str = "bot", ttl: int = 60, *, host: str = "host", **facts: Any
+    ) -> Claim:
+        """Claim a card as the dispatcher does for a worker that it starts; `facts` are kept on the run."""
         card = card or self.card()
-        task, run = self.board().claim_for_dispatch(card.id, ttl=ttl, lane="lane", name=name, caps=Caps())
+        board = self.board(host=host)
+        known = Facts(**facts)
+        task, run = board.claim_for_dispatch(card.id, ttl=ttl, lane="lane", name=name, caps=Caps(), facts=known)
         return Claim(task, run, run.workspace or "")
+
+    def alive(self, card: Task | None = None, name: str = "bot", ttl: int = 60, **facts: Any) -> Claim:
+        """Claim a card as the dispatcher does, and let its shim say that the worker lives (D11)."""
+        claim = self.dispatched(card, name, ttl, **facts)
+        self.board().started(claim.run.id, claim.fence.lock, PROCESS)
+        return claim
+
+    def inside(self, claim: Claim, shim: tuple[int, str] = SHIM, **facts: Any) -> Board:
+        """Return the board as a process below that shim sees it, whatever it says of itself (P70)."""
+        told = {"interactive": False, "inside_shim": True, "shim_run": claim.run.id, "shim": shim}
+        return self.board("inside", **(told | facts))
+
+    def run(self, claim: Claim) -> Run:
+        """Return the run of a claim as it stands now."""
+        return self.board().run(claim.run.id)
 
     def in_review(self, name: str = "bot", reviewer: str | None = "rev", **fields: Any) -> Task:
         """Return a card that `name` worked on and handed over."""

@@ -34,6 +34,7 @@ class Place(Record):
     attachments: str
     logs: str
     tickets: str
+    runs: str  # lock, exit record of each run under a shim
     description: str  # path of board.yaml; the default board may have none
 
 
@@ -78,6 +79,7 @@ def place(home: str, name: str, environment: Mapping[str, str]) -> Place:
         ),
         logs=os.path.join(folder, "logs"),
         tickets=os.path.join(folder, "tickets"),
+        runs=os.path.join(folder, "runs"),
         description=os.path.join(folder, "board.yaml"),
     )
 

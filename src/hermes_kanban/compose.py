@@ -13,7 +13,7 @@ from hermes_kanban.base import ids, process, settings
 from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.base.errors import Refusal
 from hermes_kanban.base.lazy import module
-from hermes_kanban.base.limits import checked_name
+from hermes_kanban.base.limits import LIMITS, checked_name
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.store import sqlite
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.board import Board
     from hermes_kanban.kernel.caller import Caller, Ticket
     from hermes_kanban.kernel.context import Blobs
+    from hermes_kanban.kernel.supervision import Supervision
     from hermes_kanban.model.claim import Claim
 
 SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
 TICKET_SECONDS = 2 * 86_400
+LANES = "hermes_kanban.lanes"  # the group of entry points by which a package offers lanes
+NOBODY = "none"  # the word for nobody where a name is expected: nobody is called so
 
 
 @record
@@ -49,22 +52,32 @@ class Environment(Record):
 
 
 class Names:
-    """Lanes and profiles of this home (P50b)."""
+    """Lanes and profiles of this home: the names that can be given to a card, whether each works or not (P50b, D5)."""
 
     def __init__(self, home: str, values: settings.Settings) -> None:
         self._home = home
         self._values = values
 
     def lanes(self) -> tuple[str, ...]:
-        """Return the names under `kanban.lanes`."""
-        return self._values.names("lanes")
+        """Return the lanes: those under `kanban.lanes`, then those that installed packages offer."""
+        offered = module("hermes_kanban.base.plugins").entry_points(LANES)
+        return tuple(dict.fromkeys(filter(usable_name, (*self._values.names("lanes"), *sorted(offered)))))
 
     def profiles(self) -> tuple[str, ...]:
         """Return the folders of `profiles/`."""
+        folder = os.path.join(self._home, "profiles")
         try:
-            return tuple(sorted(n for n in os.listdir(os.path.join(self._home, "profiles")) if not n.startswith(".")))
+            found = sorted(filter(usable_name, os.listdir(folder)))
         except OSError:
             return ()
+        return tuple(name for name in found if os.path.isdir(os.path.join(folder, name)))
+
+
+def usable_name(text: str) -> bool:
+    """Whether a lane or a profile may be called so: ASCII letters, digits, `_`, `-`, `.`; first a letter or a digit."""
+    most = LIMITS["name_length"].highest
+    plain = text.isascii() and text.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return plain and text[0].isalnum() and len(text) <= most and text != NOBODY
 
 
 def environment() -> Environment:
@@ -74,7 +87,15 @@ def environment() -> Environment:
         ConfigInvalid: config.yaml cannot be used.
     """
     variables = settings.read_environment()
-    home = settings.home_folder(variables)
+    return environment_of(settings.home_folder(variables), variables)
+
+
+def environment_of(home: str, variables: Mapping[str, str]) -> Environment:
+    """Read config.yaml (again) under variables that were read already.
+
+    Raises:
+        ConfigInvalid: config.yaml cannot be used.
+    """
     return Environment(variables, home, settings.load(home))
 
 
@@ -121,6 +142,24 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
     Raises:
         BoardNotFound, StoreRefused: it cannot be opened.
     """
+    who = caller(env, place, tasks) if write else _callers().Caller(name_of(env), pid=os.getpid())
+    made: Board = module("hermes_kanban.kernel.board").Board(*_parts(env, place, who, write=write))
+    return made
+
+
+def open_supervision(env: Environment, place: boards.Place) -> Supervision:
+    """Open a board as its dispatcher: whoever calls this has checked that the caller may (P70).
+
+    Raises:
+        BoardNotFound, StoreRefused: it cannot be opened.
+    """
+    who = _callers().Caller(name_of(env), pid=os.getpid())
+    made: Supervision = module("hermes_kanban.kernel.supervision").Supervision(*_parts(env, place, who, write=True))
+    return made
+
+
+def _parts(env: Environment, place: boards.Place, who: Caller, *, write: bool) -> tuple[Any, ...]:
+    """Return what a board is made of: store, settings, caller, ports."""
     store = sqlite.SqliteStore(place.database, store_options(env), SystemClock(), read_only=not write)
 
     def workdir() -> str:
@@ -129,9 +168,7 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
 
     workspaces = module("hermes_kanban.workspace.base").Workspaces(place.workspaces, workdir)
     ports = Ports(Names(env.home, env.values), workspaces, env.host, os.getpid(), lambda: blobs(env, place))
-    who = caller(env, place, tasks) if write else _callers().Caller(name_of(env), pid=os.getpid())
-    made: Board = module("hermes_kanban.kernel.board").Board(store, env.values, who, ports)
-    return made
+    return store, env.values, who, ports
 
 
 def blobs(env: Environment, place: boards.Place) -> Blobs:
@@ -154,7 +191,7 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
     """Gather the facts about who calls (P70); the kernel decides from them."""
     given = env.variables
     line = process.lineage()
-    shim = _shim(line) if process.sees_itself() else ("", 0)  # who cannot see above itself has no rights (P70)
+    shim = _shim(line) if process.sees_itself() else ("", 0, None)  # who cannot see above itself has no rights (P70)
     here = shim is not None and os.path.realpath(shim[0]) == os.path.realpath(place.database)
     task = given.get("HERMES_KANBAN_TASK") or None
     made: Caller = _callers().Caller(
@@ -168,6 +205,7 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
         delegated=bool(task and given.get("HERMES_DELEGATED_CHILD_CONTEXT")),
         inside_shim=shim is not None,
         shim_run=shim[1] if shim and here else None,
+        shim=shim[2] if shim else None,
         tickets=_tickets(place, line, tasks),
         pid=os.getpid(),
     )
@@ -205,8 +243,8 @@ def settle_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
         return
 
 
-def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int] | None:
-    """Return board file and run of the outermost ancestor that is a shim; its command line says so.
+def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int, tuple[int, str] | None] | None:
+    """Return board file, run and identity of the outermost ancestor that is a shim; its command line says so.
 
     The asking process itself never counts, nor words that stand behind a command: what a worker starts may call
     itself what it likes, but it cannot get out from below the shim that the dispatcher started.
@@ -218,7 +256,7 @@ def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int] | None:
         if tuple(words[at : at + 2]) == SHIM and all(word.startswith("-") for word in words[:at]):
             rest = words[at + 2 :]
             number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
-            return (rest[0] if rest else "", int(number))
+            return (rest[0] if rest else "", int(number), (ancestor.pid, ancestor.started))
     return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from hermes_kanban.kernel import planning
 from hermes_kanban.model import status as s
 from hermes_kanban.model.event import KINDS, Event
 from hermes_kanban.model.run import Run
@@ -262,6 +263,7 @@ def named() -> list[tuple[str, str]]:
 
 
 SOME_COLUMN = {"tasks": "title", "runs": "summary"}
+QUEUED = tuple(f"dispatch.{queue}_{what}" for queue in planning.QUEUES for what in ("names", "of"))
 FRAGMENTS = {name for name, text in named() if name.startswith("list.") and not re.match(r"SELECT|WITH", text)}
 
 
@@ -291,7 +293,7 @@ def test_every_statement_is_used_and_every_name_exists() -> None:
         path.read_text(encoding="utf-8") for path in (*SOURCES, *(ROOT / "tests" / "store").glob("*.py"))
     )
     known = {name for name, _ in named()}
-    dynamic = ("list.by_", "list.of_", "claims.next_", "runs.running_of_")
+    dynamic = ("list.by_", "list.of_", "claims.next_", "runs.running_of_", *QUEUED)
     unused = {name for name in known if f'"{name}"' not in source and not name.startswith(dynamic)}
     assert unused == set()
     files = {path.stem for path in SQL}

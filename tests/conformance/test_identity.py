@@ -15,7 +15,7 @@ from hermes_kanban.model import status as s
 from hermes_kanban.model.actors import ANY, OWN, RIGHTS, Actor, require
 from hermes_kanban.model.claim import Claim, Fence
 from hermes_kanban.model.task import TaskDraft
-from tests.world import FULL_REASON, World
+from tests.world import FULL_REASON, SHIM, WORKER, World
 
 
 def ticket(claim: Claim) -> Ticket:
@@ -45,19 +45,68 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 def test_inside_a_shim_one_is_that_runs_worker_whatever_the_environment_says(  # P70
     world: World, facts: dict[str, Any]
 ) -> None:
-    claim = world.dispatched()
-    found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, **facts)
+    claim = world.alive()
+    found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, shim=SHIM, **facts)
     assert (found.actor.label, found.actor.task_id) == ("worker:bot", claim.task.id)
     assert not found.actor.interactive
     assert found.fence == claim.fence
 
 
 def test_a_run_that_orchestrates_makes_an_orchestrator(world: World) -> None:  # P70
-    claim = world.dispatched()
-    with world.store.write() as tx:
-        tx.assign("runs.update_open", {"orchestrates": 1}, where_id=claim.run.id)
-    found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, role=s.WORKER)
+    claim = world.alive(orchestrates=True)
+    found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, shim=SHIM, role=s.WORKER)
     assert found.actor.label == "orchestrator:bot"
+
+
+POSERS: dict[str, Any] = {
+    "another pid": (SHIM[0] + 1, SHIM[1]),
+    "the same pid, used again": (SHIM[0], "99"),
+    "the worker itself": WORKER,
+    "nobody": None,
+}
+
+
+@pytest.mark.parametrize("orchestrates", [False, True])
+@pytest.mark.parametrize("shim", POSERS.values(), ids=POSERS.keys())
+def test_who_only_calls_itself_the_run_s_shim_may_write_nothing(  # P70, C145
+    world: World, shim: Any, orchestrates: bool
+) -> None:
+    claim = world.alive(orchestrates=orchestrates)
+    free = world.card("free")
+    found = who(world, claim.task.id, inside_shim=True, shim_run=claim.run.id, shim=shim)
+    assert found.actor == Actor(s.WORKER, "caller")
+    board = world.inside(claim, shim=shim)
+    for act in (
+        lambda: board.heartbeat(claim.task.id),
+        lambda: board.complete(claim.task.id, Handoff("stolen")),
+        lambda: board.complete(claim.task.id, Handoff("stolen"), run=claim.run.id),
+        lambda: board.archive(claim.task.id),
+        lambda: board.create(TaskDraft(title="x")),
+        lambda: board.claim(free.id),
+    ):
+        with world.unchanged(Forbidden):
+            act()
+    board.comment(claim.task.id, "a fact like any other's")
+    assert world.run(claim) == claim.run.evolve(**known_of(world, claim))
+    world.inside(claim).complete(claim.task.id, Handoff("done"))
+    world.verified()
+
+
+def known_of(world: World, claim: Claim) -> dict[str, Any]:
+    """Return what a run has once its shim is known, and what it still has not."""
+    now = world.clock.now_ms() // 1000
+    facts = {"shim_pid": SHIM[0], "shim_started": SHIM[1], "worker_pid": WORKER[0], "worker_started": WORKER[1]}
+    facts |= {"process_state": s.ALIVE, "boot_id": "boot", "pid_namespace": "4026531836", "progressed": False}
+    return facts | {"last_heartbeat_at": now, "claim_expires": now + claim.run.claim_ttl}
+
+
+def test_before_its_shim_is_known_nobody_is_inside_of_a_run(world: World) -> None:  # P70, D11
+    claim = world.dispatched()
+    for shim in (SHIM, None):
+        board = world.inside(claim, shim=shim)
+        with world.unchanged(Forbidden):
+            board.complete(claim.task.id, Handoff("stolen"))
+    world.verified()
 
 
 def test_inside_a_shim_of_another_board_nothing_may_be_written(world: World) -> None:  # P70
@@ -211,13 +260,13 @@ VERBS: dict[str, tuple[str, Act]] = {
     "link": ("link", lambda b, c, o: b.link(o, c)),
     "unlink": ("unlink", lambda b, c, o: b.unlink(o, c)),
 }
-DISPATCHERS = {"claim_for_dispatch", "give_back", "prove_ended", "release_due"}  # no surface offers them
+GIVES_BACK = {"give_back"}  # the last step of a claim that failed, by the process that made it
 KINDS = (s.HUMAN, s.BRIDGE, s.WORKER, s.ORCHESTRATOR)
 
 
 def test_the_table_names_every_verb_of_the_board() -> None:  # P70
     public = {name for name in vars(Board) if not name.startswith("_")}
-    assert public - DISPATCHERS == VERBS.keys()
+    assert public - GIVES_BACK == VERBS.keys()
     assert {verb for verb, _ in VERBS.values()} >= {v for kind in KINDS[1:] for v in RIGHTS[kind]} - {
         "specify",
         "decompose",
@@ -317,8 +366,8 @@ def test_a_delegated_child_may_only_read(world: World, name: str) -> None:  # P7
 
 
 def test_the_mark_holds_inside_a_shim_too(world: World) -> None:  # P71
-    _, claim = world.claimed()
-    board = world.board("bot", inside_shim=True, shim_run=claim.run.id, delegated=True)
+    claim = world.alive()
+    board = world.inside(claim, delegated=True)
     with world.unchanged(Forbidden):
         board.heartbeat(claim.task.id)
 

@@ -90,6 +90,8 @@ COLUMNS = {
     "answer_comment_id": "1",
     "workflow_template_id": "'w'",
     "current_step_key": "'s'",
+    "probe_at": "1",
+    "guard": "'self_review'",
     "seq": "seq + 1000",
     "status": "'todo'",
 }

@@ -14,14 +14,16 @@ from hermes_kanban.kernel.board import Board
 from hermes_kanban.model.task import TaskDraft
 from hermes_kanban.store import sqlite, statements
 
+STEPS = tuple(statements.migrations("sqlite"))
+CURRENT = STEPS[-1][0]
 EXTENDED = (
-    *statements.migrations("sqlite"),
+    *STEPS,
     (
-        2,
-        "0002_colour",
+        CURRENT + 1,
+        f"{CURRENT + 1:04d}_colour",
         "ALTER TABLE task_rows ADD COLUMN colour TEXT; CREATE INDEX task_rows_colour ON task_rows (colour)",
     ),
-    (3, "0003_shade", "CREATE TABLE shade (name TEXT PRIMARY KEY)"),
+    (CURRENT + 2, f"{CURRENT + 2:04d}_shade", "CREATE TABLE shade (name TEXT PRIMARY KEY)"),
 )
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from hermes_kanban.base.errors import StoreRefused
+from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.kernel.query import Filter
 from hermes_kanban.store import migrate, sqlite, statements
 from tests.store import homes
 from tests.store.processes import process
 
 NEWEST = homes.EXTENDED[-1][0]
-BROKEN = (*homes.EXTENDED[:2], (3, "0003_broken", "CREATE TABLE shade (name); INSERT INTO nowhere VALUES (1)"))
+BROKEN = (*homes.EXTENDED[:-1], (NEWEST, "broken", "CREATE TABLE shade (name); INSERT INTO nowhere VALUES (1)"))
+# Steps that boards out there have gone through, by the SHA-256 of their text.
+RELEASED = {1: "dcbb641a20990474fe05b6d1cb62dd1f49b9729d50273296f642db780639cd71"}
+ROWS_OF_1 = Path(__file__).parent / "data" / "rows_of_schema_1.json"  # as release 1 wrote them, a card in each state
 
 
 def schema(path: str | Path) -> list[tuple[object, ...]]:
@@ -122,7 +129,7 @@ def test_a_half_written_backup_is_no_backup(old: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(migrate.os, "rename", no_rename)
     with pytest.raises(Exception, match="disk full"):
         homes.store(old, migrations=homes.EXTENDED)
-    assert version(old) == 1
+    assert version(old) == homes.CURRENT
     assert not [name for name in os.listdir(Path(old).parent) if ".before-" in name]
 
 
@@ -181,3 +188,71 @@ def test_steps_are_numbered_without_gaps() -> None:
     for number, name, text in statements.migrations("sqlite"):
         assert name.startswith(f"{number:04d}_")
         assert text.strip()
+
+
+def test_a_released_step_is_never_edited() -> None:  # C106, C107
+    texts = {number: hashlib.sha256(text.encode()).hexdigest() for number, _, text in homes.STEPS}
+    assert {number: texts[number] for number in RELEASED} == RELEASED
+
+
+# --- boards of every past version (C106) -------------------------------------------------------------------------
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def first(home: Path) -> tuple[str, Rows]:
+    """The home's board as the first release left it, and its rows by table."""
+    path, kept = homes.place(home).database, json.loads(ROWS_OF_1.read_text(encoding="utf-8"))
+    os.makedirs(home, exist_ok=True)
+    sqlite.create(path, sqlite.SqliteOptions(migrations=homes.STEPS[:1]), {})
+    rows = {name: [dict(zip(columns, row, strict=True)) for row in found] for name, (columns, *found) in kept.items()}
+    connection = apsw.Connection(path)
+    connection.create_scalar_function(sqlite.GUARD, lambda *_: None, 0)
+    with connection:
+        for name, found in rows.items():
+            insert = f"INSERT INTO {name} ({', '.join(found[0])}) VALUES ({', '.join(f':{c}' for c in found[0])})"
+            connection.executemany(insert, found)
+    connection.close()
+    return path, rows
+
+
+def stored(path: str | Path, tables: Rows) -> Rows:
+    """Return the rows of these tables as they are in a file, with every column it has."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.row_trace = lambda cursor, row: dict(zip((d[0] for d in cursor.get_description()), row, strict=True))
+    try:
+        return {name: list(connection.execute(f"SELECT * FROM {name}")) for name in tables}
+    finally:
+        connection.close()
+
+
+def test_an_upgrade_from_1_keeps_every_row(first: tuple[str, Rows]) -> None:  # C106, C107
+    path, rows = first
+    assert version(path) == 1
+    homes.store(path).close()
+    assert version(path) == sqlite.SCHEMA_VERSION
+    now = stored(path, rows)
+    added = {"guard": None, "probe_at": None}
+    assert now["task_rows"] == [row | added for row in rows["task_rows"]]
+    added = {"shim_pid": None, "shim_started": None, "standing_still": 0, "deferred": 0}
+    assert [{name: row[name] for name in rows["task_runs"][0] | added} for row in now["task_runs"]] == [
+        row | added for row in rows["task_runs"]
+    ]
+    for name in rows.keys() - {"task_rows", "task_runs"}:
+        assert now[name] == rows[name], name
+
+
+def test_an_upgraded_board_of_1_is_like_a_new_one_and_sound(  # C106
+    first: tuple[str, Rows], home: Path, tmp_path: Path
+) -> None:
+    path, rows = first
+    board = homes.opened(home)
+    assert schema(path) == schema(homes.make(tmp_path / "else", "side").database)
+    assert board.verify() == ()
+    listed = board.list(Filter(archived=True, sort="seq", limit=100)).cards
+    assert [card.task.id for card in listed] == [row["id"] for row in rows["task_rows"]]
+    by_title = {card.task.title: card.task.id for card in listed}
+    assert board.complete(by_title["ready"], Handoff("done")).promoted == (by_title["todo"],)
+    assert board.runs(by_title["supervised"])[0].open
+    assert board.verify() == ()
+    homes.store_of(board).close()

@@ -80,6 +80,22 @@ KEYS: dict[str, Key] = {
         14_400, "running longer than this without a heartbeat in the last hour is stale"
     ),
     "max_runtime_seconds": _seconds(86_400, "the longest run", 1),
+    "dispatch_interval_seconds": _seconds(60, "the dispatcher looks at least this often, whatever woke it", 1, 3600),
+    "dispatch_in_gateway": Key("bool", True, "whether the gateway dispatches"),
+    "max_in_progress": _count(
+        0, "workers of this host at once; 0: twice the cores, but one GiB of memory each", "workers", 0, 10_000
+    ),
+    "max_in_progress_per_board": _count(0, "workers of one board at once; 0: no bound", "workers", 0, 10_000),
+    "max_in_progress_per_profile": _count(0, "workers of one profile at once; 0: no bound", "workers", 0, 10_000),
+    "spawn_grace_seconds": _seconds(60, "how long a worker may take to come alive", 1, 3600),
+    "kill_grace_seconds": _seconds(5, "between the request to end and the end by force", 0, 3600),
+    "no_progress_seconds": _seconds(3600, "a worker that shows nothing new for so long is flagged; 0: never"),
+    "stranded_threshold_seconds": _seconds(1800, "a ready card that nobody answers for is reported after this"),
+    "host_ttl_seconds": _seconds(90, "a host that was silent for longer counts as away", 3, 86_400),
+    "log_bytes": _count(10_485_760, "the size at which a worker's log is put aside", "bytes", 65_536, 2**40),
+    "worker_memory_limit_bytes": _count(
+        0, "memory of one worker and all that it starts; 0: half of the machine's", "bytes", 0, 2**50
+    ),
     "attachment_limit_bytes": _count(26_214_400, "the size of an attachment", "bytes", 1, 2**40),
     "attach_private_addresses": Key("bool", False, "whether attachments may be fetched from inner addresses"),
     "lanes": Key("map", (), "lanes by name"),
@@ -102,6 +118,7 @@ ENVIRONMENT = (
     "HERMES_KANBAN_CLAIM_LOCK",
     "HERMES_KANBAN_WORKSPACE",
     "HERMES_KANBAN_HOST",
+    "HERMES_KANBAN_DISPATCH_IN_GATEWAY",
     "NO_COLOR",
     "TERM",
     "XDG_RUNTIME_DIR",
@@ -122,6 +139,12 @@ def read_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
                 argument=name,
             )
     return found
+
+
+def inherited(wanted: Callable[[str], bool], source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables of this process whose names are wanted, whoever knows them (D10)."""
+    given = os.environ if source is None else source
+    return {name: value for name, value in given.items() if wanted(name)}
 
 
 def home_folder(environment: Mapping[str, str]) -> str:
@@ -164,6 +187,11 @@ class Settings:
         """Return a list of names (the keys of a map)."""
         return tuple(self._values[name])
 
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return a map as it was written, as the caller's own copy."""
+        copied: dict[str, Any] = json.loads(json.dumps(self._values[name] or {}))
+        return copied
+
 
 def load(home: str) -> Settings:
     """Read `config.yaml` of a home (a missing one is empty).
@@ -187,6 +215,15 @@ def load(home: str) -> Settings:
     if not isinstance(section, dict):
         raise ConfigInvalid(f"kanban: in {path} must be a map", hint="write `kanban:` with indented keys below it")
     return Settings(section, path)
+
+
+def stamp(home: str) -> tuple[int, int, int]:
+    """Return what changes when config.yaml does (zeros where there is none)."""
+    try:
+        found = os.stat(os.path.join(home, "config.yaml"))
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _cached(copy: str, stamp: list[int]) -> dict[str, Any] | None:
@@ -244,7 +281,7 @@ def _checked(name: str, value: Any, key: Key, file: str) -> Any:
         raise ConfigInvalid(
             f"{file}: kanban.{name} must be {wanted}, not {str(value)[:60]!r}", hint="mend the file; nothing was done"
         )
-    return tuple(value) if key.kind in ("names", "map") else value
+    return tuple(value) if key.kind == "names" else value
 
 
 _CHECKS: dict[str, Callable[[Any, Key], bool]] = {

@@ -29,15 +29,28 @@ MODULES = {
     "work": ("claim", "heartbeat", "comment", "complete", "request-review", "request-changes", "block"),
     "files": ("attach", "attachments", "attach-rm"),
     "decide": ("unblock", "promote", "schedule", "reclaim", "reopen"),
+    "processes": ("gateway start", "gateway status", "gateway stop", "dispatch", "daemon"),
     "admin": ("init", "boards list", "boards show", "boards create", "boards switch"),
+    "lanes": ("lanes list", "lanes add", "lanes rm"),
 }
 MODULE_OF = {verb: module for module, names in MODULES.items() for verb in names}
-GROUPS = ("kanban",)
-LASTING = ("board", "claim", "tail", "watch")  # may run for hours: these collect their garbage
+GROUPS = ("kanban", "gateway")
+LASTING = (
+    "board",
+    "claim",
+    "daemon",
+    "gateway start",
+    "tail",
+    "watch",
+)  # may run for hours: these collect their garbage
 KANBAN = "usage: hermes kanban [--board SLUG] VERB …"
 INTERRUPTED = 130
 _VERSION = ("-V", "--version")
-_FAMILIES = {"boards": "boards list"}  # a first word that needs a second one, and what it means alone
+_FAMILIES = {
+    "boards": "boards list",
+    "gateway": "gateway status",
+    "lanes": "lanes list",
+}  # a first word that needs a second one, and what it means alone
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,7 +104,7 @@ def _command(words: list[str], out: Output) -> int:
         guess = _usage().unknown_group(words[0], GROUPS)
         error = Usage(f"hermes has no {words[0][:60]!r}", hint=f"{guess}`hermes` lists what there is")
         return _refused(out, error, "usage: hermes GROUP …")
-    return _kanban(words[1:], out)
+    return _kanban(words if words[0] in _FAMILIES else words[1:], out)
 
 
 def _version(out: Output) -> int:

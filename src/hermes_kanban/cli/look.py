@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes_kanban import compose
+from hermes_kanban.base.lazy import module
 from hermes_kanban.cli.call import Call
 from hermes_kanban.cli.screen import style, views
 from hermes_kanban.kernel.query import NEWEST_EVENTS, Filter
@@ -92,7 +93,8 @@ def runs(call: Call) -> int:
 
 def why(call: Call) -> int:
     """Say why a card does not start, or that it may (P3b)."""
-    card, answer = call.reader().why(call["id"])
+    host = module("hermes_kanban.dispatcher.host").LocalHost(call.env)
+    card, answer = call.reader().why(call["id"], host)
     call.out.answer(documents.why(card, answer), lambda: views().why(card, answer, call.now, style(call)), [card.id])
     return 0
 

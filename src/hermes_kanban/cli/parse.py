@@ -123,6 +123,8 @@ def _positionals(reader: Reader, verb: Verb, words: list[str]) -> dict[str, Any]
 
 
 def _positional(reader: Reader, parameter: Parameter, taken: list[str]) -> Any:
+    if parameter.type == "words":
+        return tuple(reader.value(parameter, word) for word in taken)
     if parameter.many:
         return tuple(dict.fromkeys(reader.value(parameter, word) for word in taken))
     return reader.joined(parameter, taken) if taken else None

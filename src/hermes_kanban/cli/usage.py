@@ -25,6 +25,7 @@ COMMON = (
 _METAVARS = {
     "text": "TEXT",
     "line": "TEXT",
+    "words": "WORD",
     "name": "NAME",
     "int": "N",
     "seconds": "SECONDS",
@@ -36,7 +37,10 @@ _METAVARS = {
     "choice": "WORD",
     "flag": "",
 }
-_GROUPS_OF_HERMES = (("kanban", "the board: cards, claims, runs"),)
+_GROUPS_OF_HERMES = (
+    ("kanban", "the board: cards, claims, runs"),
+    ("gateway", "the process that starts workers: start, status, stop"),
+)
 _TARGETS = {transitions.GATE: f"{s.READY}, or {s.TODO} while a parent is open"}  # P3
 _COLUMN = 28
 WIDTH = 100
@@ -60,7 +64,7 @@ def _shown(parameter: Parameter) -> str:
 def usage_line(verb: Verb) -> str:
     """Return the usage of a verb on one line: its words, and its options as far as they fit."""
     words = [_shown(p) if p.required else f"[{_shown(p)}]" for p in verb.parameters if p.positional]
-    line = " ".join(["usage: hermes kanban", verb.name, *words])
+    line = " ".join([f"usage: {verb.command}", *words])
     options = [f"[{_shown(p)}]" for p in verb.parameters if not p.positional]
     for option in options:
         if len(line) + len(option) > WIDTH:
@@ -71,7 +75,7 @@ def usage_line(verb: Verb) -> str:
 
 def explained(verb: Verb, message: str) -> tuple[str, str]:
     """Return message and hint for words that the declaration turned down."""
-    return message, f"`hermes kanban {verb.name} --help` says more"
+    return message, f"`{verb.command} --help` says more"
 
 
 def malformed(verb: Verb, message: str, option: str) -> tuple[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hermes_kanban import compose
-from hermes_kanban.base.clock import span
-from hermes_kanban.base.errors import Refusal, Usage
+from hermes_kanban.base.clock import SystemClock, span
+from hermes_kanban.base.errors import NotClaimable, NothingReady, Refusal, Usage
 from hermes_kanban.base.ids import looks_like_task
 from hermes_kanban.base.lazy import late
 from hermes_kanban.cli.call import Call, nobody
@@ -13,10 +13,13 @@ from hermes_kanban.present import documents
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:
-    finish, blocks = late("hermes_kanban.kernel.finish", "hermes_kanban.model.blocks")
+    unattended, finish, blocks = late(
+        "hermes_kanban.dispatcher.unattended", "hermes_kanban.kernel.finish", "hermes_kanban.model.blocks"
+    )
 else:
     from typing import Any
 
+    from hermes_kanban.dispatcher import unattended
     from hermes_kanban.kernel import finish
     from hermes_kanban.kernel.board import Board
     from hermes_kanban.kernel.finish import Closed
@@ -24,6 +27,7 @@ else:
     from hermes_kanban.model.claim import Claim
     from hermes_kanban.model.task import Task
 
+SWEEP_SECONDS = 10.0
 EXPORTED = ("HERMES_KANBAN_RUN_ID", "HERMES_KANBAN_CLAIM_LOCK", "HERMES_KANBAN_WORKSPACE")
 
 
@@ -33,13 +37,28 @@ def claim(call: Call) -> int:
     task = call["id"]
     _check_claim(call)
     board = call.board(*([task] if task else []))
-    made = board.claim(task, ttl=call["ttl"], review=call["review"], assignee=call["assignee"], wait=call["wait"])
+    made = _take(call, board)
     _leave_ticket(call, board, made)
     call.warn_of_board()
     if not call.out.json and not call.out.quiet and task is not None:
         call.out.note(f"{made.task.id} {made.task.status} run {made.run.id}")
     call.out.answer(documents.claimed(made), _claim_text(call, made), [made.task.id])
     return 0
+
+
+def _take(call: Call, board: Board) -> Claim:
+    """Claim; where nothing can be had, look whether a worker of a board without a dispatcher ended unseen (C46)."""
+    clock = SystemClock()
+    wait: float | None = call["wait"]
+    deadline = clock.monotonic() + (wait or 0)
+    while True:
+        left = None if wait is None else min(SWEEP_SECONDS, max(0.0, deadline - clock.monotonic()))
+        try:
+            return board.claim(call["id"], ttl=call["ttl"], review=call["review"], assignee=call["assignee"], wait=left)
+        except (NothingReady, NotClaimable):
+            swept = unattended.sweep(call.env, call.place, board.watched())
+            if not swept and (wait is None or clock.monotonic() >= deadline):
+                raise
 
 
 def _check_claim(call: Call) -> None:

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 SUMMARY_IN_EVENT = 400
 
 # What a card stops carrying when it moves on (P26b): why it was held, and by whom it could be released.
-NOT_HELD: dict[str, Any] = {"hold_reason": None, "hold_release": None, "block_kind": None, "block_fields": None}
+NOT_HELD: dict[str, Any] = {
+    "hold_reason": None,
+    "hold_release": None,
+    "block_kind": None,
+    "block_fields": None,
+    "probe_at": None,
+}
 
 
 def append_event(

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
 from hermes_kanban.base.lazy import late
 from hermes_kanban.base.limits import in_range
-from hermes_kanban.kernel import claim, failures, find, release, values
+from hermes_kanban.kernel import claim, find, release, values
 from hermes_kanban.kernel.apply import append_event
 from hermes_kanban.kernel.caller import Caller, identify, without_card
 from hermes_kanban.kernel.claim import ClaimRequest
@@ -19,7 +19,7 @@ from hermes_kanban.kernel.context import Context
 from hermes_kanban.kernel.reader import Ports, Reader
 from hermes_kanban.model import status as s
 from hermes_kanban.model.actors import BY_RUN, Actor, require
-from hermes_kanban.model.claim import Caps, Claim
+from hermes_kanban.model.claim import Claim
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task, TaskDraft
 
@@ -202,7 +202,8 @@ class Board(Reader):
         if not self._anything(request, review=review, assignee=assignee):
             return None
         with self._verb("claim") as (ctx, _):
-            while card := claim.next_card(ctx, review=review, assignee=assignee, name=request.name or ctx.actor.name):
+            name = request.name or ctx.actor.name
+            while card := claim.next_card(ctx, request.host, review=review, assignee=assignee, name=name):
                 taken = claim.take(ctx, card, request)
                 if not isinstance(taken, Refusal):
                     return taken
@@ -215,12 +216,7 @@ class Board(Reader):
                 return True
             ctx = Context(tx, identify(tx, self._caller, None).actor, self._settings)
             name = request.name or ctx.actor.name
-            return claim.candidate(ctx, review=review, assignee=assignee, name=name) is not None
-
-    def claim_for_dispatch(self, task: str, *, ttl: int, lane: str, name: str, caps: Caps) -> tuple[Task, Run]:
-        """Claim a card for a worker that the dispatcher is about to start, within its caps (P15)."""
-        request = ClaimRequest(ttl, self._ports.host, self._ports.pid, self._place, name, False, lane, caps)
-        return self._claim_one(task, request)
+            return claim.candidate(ctx, request.host, review=review, assignee=assignee, name=name) is not None
 
     def _place(self, card: Task) -> str:
         return self._ports.workspaces.path_for(card.id, card.workspace_kind, card.workspace_path, card.branch_name)
@@ -324,17 +320,6 @@ class Board(Reader):
         """Park a card until a time, or until somebody releases it."""
         with self._verb("schedule", task) as (ctx, card):
             return release.schedule(ctx, card, at, values.text_value("reason", reason), override=override)
-
-    def release_due(self) -> tuple[str, ...]:
-        """Release every scheduled card whose time has come (the dispatcher's)."""
-        with self._store.write() as tx:
-            return release.due(Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings))
-
-    def prove_ended(self, run: int) -> Task:
-        """Note that no process of a closed run is left (the dispatcher's): its card may be claimed again (P14c)."""
-        with self._store.write() as tx:
-            ctx = Context(tx, Actor(s.DISPATCHER, self._ports.host), self._settings)
-            return failures.proven_ended(ctx, find.run(tx, run))
 
     def reopen(self, task: str) -> edit.Reopened:
         """Open a done card again."""

@@ -41,7 +41,7 @@ class Caller(Record):
         role: HERMES_KANBAN_ROLE.
         task, run, lock: HERMES_KANBAN_TASK, _RUN_ID, _CLAIM_LOCK as they stand (None: not set).
         delegated: the mark of a delegated child is set (P71).
-        inside_shim: an ancestor is a shim; `shim_run` is its run if that is of this board.
+        inside_shim: an ancestor is a shim; `shim_run` is its run if that is of this board, `shim` its pid and start.
         tickets: of this caller, newest run first.
         pid: the process that asks (for a lock's text).
     """
@@ -56,6 +56,7 @@ class Caller(Record):
     delegated: bool = False
     inside_shim: bool = False
     shim_run: int | None = None
+    shim: tuple[int, str] | None = None
     tickets: tuple[Ticket, ...] = ()
     pid: int = 0
 
@@ -110,11 +111,12 @@ def _inside_run(tx: Transaction, caller: Caller, named: int | None) -> Identity:
     """An ancestor is a shim: the caller is inside that run, whatever its environment says."""
     row = tx.one("runs.by_id", id=caller.shim_run) if caller.shim_run is not None else None
     held: Run | None = find.run(tx, caller.shim_run) if row and caller.shim_run is not None else None
-    kind = s.ORCHESTRATOR if held and held.orchestrates else s.WORKER
-    name = (held.profile if held else None) or caller.name
-    actor = Actor(kind, name, task_id=held.task_id if held else None, delegated=caller.delegated)
-    if held is None or not held.supervised:  # a shim runs what the dispatcher claimed, never a pull claim
-        return Identity(actor.evolve(task_id=None), _NEVER)
+    if held is None or not held.supervised or caller.shim != (held.shim_pid, held.shim_started):
+        return Identity(
+            Actor(s.WORKER, caller.name, delegated=caller.delegated), _NEVER
+        )  # the board knows another shim
+    kind = s.ORCHESTRATOR if held.orchestrates else s.WORKER
+    actor = Actor(kind, held.profile or caller.name, task_id=held.task_id, delegated=caller.delegated)
     if named is not None and named != held.id:
         return Identity(actor, Fence(named, caller.lock or ""))
     return Identity(actor, Fence(held.id, held.claim_lock or ""))

@@ -62,7 +62,7 @@ def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | 
     """
     card = release.if_due(ctx, card)
     if card.status == s.RUNNING:
-        reasons = starts.claimable(ctx.tx, card)
+        reasons = starts.claimable(ctx.tx, card, _here(ctx, request.host))
         if reasons:
             raise _not_claimable(ctx, card, reasons)
         card = failures.lapse(ctx, card)
@@ -75,16 +75,21 @@ def take(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run] | 
     return _open(ctx, card, request)
 
 
-def next_card(ctx: Context, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
+def _here(ctx: Context, host: str) -> starts.Here:
+    return starts.Here(host, ctx.settings.number("quarantine_seconds"))
+
+
+def next_card(ctx: Context, host: str, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
     """Release what is due, then return the first card that fits (see `candidate`)."""
     release.due(ctx)
-    return candidate(ctx, review=review, assignee=assignee, name=name)
+    return candidate(ctx, host, review=review, assignee=assignee, name=name)
 
 
-def candidate(ctx: Context, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
+def candidate(ctx: Context, host: str, *, review: bool, assignee: str | None, name: str | None) -> Task | None:
     """Return the first card that fits: priority high to low, then seq; lapsed claims count as ready (P10, P16).
 
     Args:
+        host: the claimer's; runs of others that fell silent count as lapsed (P14c).
         assignee: only cards of this name ("none": of nobody); None for any.
         name: the claimer, whose own work is left out of reviews.
     """
@@ -95,7 +100,9 @@ def candidate(ctx: Context, *, review: bool, assignee: str | None, name: str | N
     values = {"now": ctx.now, "assignee": assignee}
     own = {"mine": mine} if review else {}
     found = [ctx.tx.one(f"claims.next_{queue}_{which}", **values, **own)]
-    found.append(ctx.tx.one("claims.next_lapsed", **values, role=role, mine=mine if review else None))
+    lapsed = values | {"role": role, "mine": mine if review else None}
+    found.append(ctx.tx.one("claims.next_lapsed", **lapsed))
+    found.append(ctx.tx.one("claims.next_silent", **lapsed, **_here(ctx, host).as_dict()))
     cards = [rows.task(row) for row in found if row]
     return min(cards, key=lambda card: (-card.priority, card.seq)) if cards else None
 
@@ -125,7 +132,7 @@ def _open(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run]:
         model=card.model_override,
         provider=card.provider_override,
     )
-    changes: dict[str, object] = {"current_run_id": run.id, "eligible_at": None, "eligible_reason": None}
+    changes: dict[str, object] = {"current_run_id": run.id, "eligible_at": None, "eligible_reason": None, "guard": None}
     if role == s.IMPLEMENTER:
         changes["implementer"] = name
     payload = {"role": role, "profile": name, "expires": run.claim_expires, "pull": request.pull}

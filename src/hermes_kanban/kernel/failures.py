@@ -53,12 +53,13 @@ def origin(ctx: Context, card: Task) -> str:
 
 
 def lapse(ctx: Context, card: Task) -> Task:
-    """End a run whose pull lease is over, because somebody else wants the card (P10).
+    """End a run whose lease is over, because somebody else wants the card (P10).
 
     Returns:
         The card, claimable again, or blocked when it lost too many leases without progress (P44).
     """
-    return end(ctx, card, End(s.RECLAIMED, "lease"))
+    run = find.open_run(ctx.tx, card)
+    return end(ctx, card, End(s.RECLAIMED, "lease" if run is None or run.pull else "host_silent"))
 
 
 def end(ctx: Context, card: Task, found: End) -> Task:
@@ -120,6 +121,7 @@ def _trip(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict
     runs.close(ctx, run, outcome, _facts(found, run), by_owner=False)
     changes |= {
         "sticky": ledger.sticky,
+        "probe_at": _probe_at(ctx, sticky=ledger.sticky),
         "hold_reason": ledger.trips,
         "hold_release": s.BY_PERSON,
         "last_failure_error": found.error or card.last_failure_error or ledger.trips,
@@ -128,6 +130,12 @@ def _trip(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict
     if found.terminal:
         payload["terminal_provider"] = True
     return move(ctx, card, "trip", s.BLOCKED, changes, payload, run_id=run.id)
+
+
+def _probe_at(ctx: Context, *, sticky: bool) -> int | None:
+    """Return when a tripped card gets one fresh attempt; sticky blocks never do (P27)."""
+    pause = ctx.settings.number("failure_retry_seconds")
+    return None if sticky or not pause else ctx.now + pause
 
 
 def _wait(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict) -> dict[str, Any]:
@@ -188,7 +196,7 @@ def _unproven(ctx: Context, card: Task, run: Run, found: End) -> dict[str, Any]:
 
 
 def _facts(found: End, run: Run) -> dict[str, Any]:
-    gone = {"process_state": s.ENDED} if found.proven and not run.pull else {}
+    gone = {"process_state": s.ENDED} if found.proven and run.supervised else {}
     return gone | {
         "end_reason": found.reason,
         "error": found.error,

@@ -16,15 +16,20 @@ from hermes_kanban.model.task import Task
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:
-    briefing, starts, verify = late(
-        "hermes_kanban.kernel.briefing", "hermes_kanban.kernel.starts", "hermes_kanban.kernel.verify"
+    briefing, planning, starts, verify = late(
+        "hermes_kanban.kernel.briefing",
+        "hermes_kanban.kernel.planning",
+        "hermes_kanban.kernel.starts",
+        "hermes_kanban.kernel.verify",
     )
 else:
     from collections.abc import Callable
 
     from hermes_kanban.base.settings import Settings
-    from hermes_kanban.kernel import briefing, starts, verify
+    from hermes_kanban.kernel import briefing, planning, starts, verify
     from hermes_kanban.kernel.context import Blobs, Names, Workspaces
+    from hermes_kanban.kernel.planning import Plan
+    from hermes_kanban.model.admission import Host
     from hermes_kanban.model.reasons import Startable
     from hermes_kanban.model.thread import Attachment
     from hermes_kanban.store.driver import ChangeFeed, Store
@@ -147,12 +152,31 @@ class Reader:
             agents = (*self._names.lanes(), *self._names.profiles(), *self._settings.names("external_assignees"))
             return query.inbox(tx, in_range("limit", limit), agents)
 
-    def why(self, task: str) -> tuple[Task, Startable]:
-        """Return why a card does not start: for any claimer, and for the dispatcher (P3b)."""
+    def why(self, task: str, host: Host | None = None) -> tuple[Task, Startable]:
+        """Return why a card does not start: for any claimer, and for the dispatcher (P3b).
+
+        Args:
+            host: the lanes and slots of this machine; None: only the names of lanes are known.
+        """
         with self._store.read() as tx:
             card = find.task(tx, task)
             ctx = Context(tx, Actor(s.DISPATCHER, self._host), self._settings)
-            return card, starts.startable(ctx, card, self._names)
+            return card, starts.startable(ctx, card, host or planning.NamedHost(self._names))
+
+    def watched(self) -> tuple[Run, ...]:
+        """Return every attempt under a shim that is not proven ended."""
+        with self._store.read() as tx:
+            return tuple(find.run(tx, row[0]) for row in tx.all("runs.watched"))
+
+    def plan(self, host: Host, most: int | None = None) -> Plan:
+        """Return what the dispatcher would start now, and why the rest is not (D7)."""
+        with self._store.read() as tx:
+            return planning.plan(tx, planning.ledger(tx, host, self._settings, most))
+
+    def waiting(self) -> tuple[tuple[str, int, int], ...]:
+        """Return who has ready cards, how many, and since when the longest waits ("" is nobody)."""
+        with self._store.read() as tx:
+            return tuple((name, count, since) for name, count, since in tx.all("dispatch.ready_counts"))
 
     def verify(self) -> tuple[verify.Finding, ...]:
         """Return every disagreement between log, rows and rules, and what the engine finds wrong (P81, P72)."""

@@ -21,13 +21,13 @@ def close(ctx: Context, run: Run, outcome: str, facts: dict[str, Any] | None = N
     Args:
         outcome: how it ended.
         facts: summary, metadata, error, end_verb, end_result, end_reason, exit code …
-        by_owner: the run's own worker closed it. For a pull claim the process is nobody's to prove: closing by its
+        by_owner: the run's own worker closed it. Without a shim the process is nobody's to prove: closing by its
             owner ends it, closing from outside leaves it `closing` until its lease is over (P14c).
     """
-    if run.pull:
-        process = s.ENDED if by_owner or run.lease_over(ctx.now) else s.CLOSING
-    else:
+    if run.supervised:
         process = s.ENDED if run.process_state == s.ENDED else s.CLOSING
+    else:
+        process = s.ENDED if by_owner or run.lease_over(ctx.now) else s.CLOSING
     changes = {"outcome": outcome, "ended_at": ctx.tx.now, "ended_ms": ctx.tx.now_ms, "process_state": process}
     changes |= facts or {}
     if ctx.tx.assign("runs.close", rows.to_columns(changes), where_id=run.id) != 1:
@@ -38,10 +38,10 @@ def close(ctx: Context, run: Run, outcome: str, facts: dict[str, Any] | None = N
 def stays_until(run: Run, *, by_owner: bool, quarantine_seconds: int) -> int | None:
     """Return until when nobody else may claim the card of an open run that is about to be closed (P14c).
 
-    A pull claim's process is nobody's to prove: its owner's own close ends it, else the lease decides. A supervised
+    Without a shim the process is nobody's to prove: its owner's own close ends it, else the lease decides. A supervised
     run's card waits until its processes are proven gone, or, where nobody can tell, lease and quarantine are over.
     """
-    if run.pull:
+    if not run.supervised:
         return None if by_owner else run.claim_expires
     return None if run.process_state == s.ENDED else run.claim_expires + quarantine_seconds
 
@@ -103,5 +103,6 @@ def _columns(ctx: Context, **facts: Any) -> dict[str, Any]:
         "notice_cursor": 0,
         "model": None,
         "provider": None,
+        "log_path": None,
     }
     return plain | facts

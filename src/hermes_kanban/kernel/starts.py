@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from hermes_kanban.base.lazy import late
+from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import find, gate
 from hermes_kanban.model import status as s
 from hermes_kanban.model.reasons import Reason, Startable
 from hermes_kanban.model.task import Task
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from hermes_kanban.kernel.context import Context, Names
+if not TYPE_CHECKING:
+    planning, admission = late("hermes_kanban.kernel.planning", "hermes_kanban.model.admission")
+else:
+    from hermes_kanban.kernel import planning
+    from hermes_kanban.kernel.context import Context
+    from hermes_kanban.model import admission
+    from hermes_kanban.model.admission import Host
+    from hermes_kanban.model.run import Run
     from hermes_kanban.store.driver import Transaction
+
+
+@record
+class Here(Record):
+    """Who asks whether another host fell silent: its own id, and how long silence is not enough (seconds)."""
+
+    host: str
+    quarantine: int
+
 
 # Why it is not eligible yet; how much longer is told behind these words ("... waits for another 2 min").
 _WAITS = {
@@ -22,12 +39,16 @@ _WAITS = {
 }
 
 
-def claimable(tx: Transaction, card: Task) -> tuple[Reason, ...]:
-    """Return why nobody may claim the card now; an empty tuple means that anybody may."""
+def claimable(tx: Transaction, card: Task, here: Here | None = None) -> tuple[Reason, ...]:
+    """Return why nobody may claim the card now; an empty tuple means that anybody may.
+
+    Args:
+        here: who asks; without it no other host counts as silent.
+    """
     if card.status in (s.READY, s.REVIEW):
         return _parents(tx, card) + _eligibility(tx, card)
     if card.status == s.RUNNING:
-        return _running(tx, card)
+        return _running(tx, card, here)
     if card.status == s.TODO or _due(tx, card):
         return _parents(tx, card)
     if card.status in (s.DONE, s.ARCHIVED):
@@ -35,13 +56,19 @@ def claimable(tx: Transaction, card: Task) -> tuple[Reason, ...]:
     return (_held(card),)
 
 
-def startable(ctx: Context, card: Task, names: Names) -> Startable:
-    """Return both answers for a card."""
+def silent(run: Run, now: int, here: Here) -> bool:
+    """Whether a run under a shim of another host renews nothing any more, lease and quarantine over (P14c)."""
+    return run.supervised and run.host != here.host and run.claim_expires + here.quarantine <= now
+
+
+def startable(ctx: Context, card: Task, host: Host) -> Startable:
+    """Return both answers for a card; the dispatcher's is the one that its own pass acts on (D7)."""
     reasons = claimable(ctx.tx, card)
     extra: tuple[Reason, ...] = ()
     if card.status in (s.READY, s.TODO, s.REVIEW):
-        who = card.reviewer if card.phase == s.REVIEWING else card.assignee
-        extra = _lane(who, card, names)
+        book = planning.ledger(ctx.tx, host, ctx.settings)
+        refused = admission.admit(card, book, planning.implementers(ctx.tx, card))
+        extra = (refused,) if refused else ()
     return Startable(reasons, reasons + extra)
 
 
@@ -59,10 +86,10 @@ def _eligibility(tx: Transaction, card: Task) -> tuple[Reason, ...]:
     return (Reason(code, _WAITS[code], card.eligible_at),)
 
 
-def _running(tx: Transaction, card: Task) -> tuple[Reason, ...]:
+def _running(tx: Transaction, card: Task, here: Here | None) -> tuple[Reason, ...]:
     run = find.open_run(tx, card)
     assert run is not None, "a running card has an open run (P2)"
-    if run.lease_over(tx.now):
+    if run.lease_over(tx.now) or (here and silent(run, tx.now, here)):
         return ()
     text = f"run {run.id} of {run.profile or run.claimed_by} holds it"
     return (Reason(s.RUNNING, text, run.claim_expires if run.pull else None, "worker"),)
@@ -80,15 +107,3 @@ def _held(card: Task) -> Reason:
     asked = str((card.block_fields or {}).get("what") or card.hold_reason or "").strip()
     detail = f": {asked.splitlines()[0]}" if asked else ""
     return Reason("held", f"{why}{detail}", until, "nobody" if actor == s.BY_TIME else actor)
-
-
-def _lane(who: str | None, card: Task, names: Names) -> tuple[Reason, ...]:
-    if who is None and card.phase == s.REVIEWING:
-        return (Reason("reviewer", "no reviewer is named: a person decides", None, s.BY_PERSON),)
-    if who is None:
-        return (Reason("assignee", "nobody is assigned: it waits for a pull claim", None, s.BY_PERSON),)
-    if who in names.lanes() or who in names.profiles():
-        return ()
-    return (
-        Reason("lane", f"no lane or profile answers for {who!r}: it waits for that bridge's claim", None, "worker"),
-    )

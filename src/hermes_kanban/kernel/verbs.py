@@ -15,6 +15,7 @@ from hermes_kanban.model import status as s
 TYPES = {
     "text": "a text of any length",
     "line": "a text of one line",
+    "words": "a command line: every word as it is",
     "name": "a name",
     "int": "a whole number",
     "seconds": "a duration: whole seconds",
@@ -83,6 +84,11 @@ class Verb(Record):
     parameters: tuple[Parameter, ...] = ()
 
     @property
+    def command(self) -> str:
+        """How it is called on the command line."""
+        return f"hermes {self.name}" if self.name.startswith("gateway ") else f"hermes kanban {self.name}"
+
+    @property
     def repeats(self) -> bool:
         """Whether one call may name several cards, each of which is its own call of the method."""
         return any(p.many and p.target == "task" for p in self.parameters)
@@ -94,6 +100,8 @@ GROUPS = {
     "work": "work on a card",
     "decide": "decide and release",
     "boards": "boards",
+    "lanes": "who does the work",
+    "processes": "start workers",
 }
 
 TASK = Parameter("id", "id", "the card", "task", positional=True, required=True)
@@ -224,6 +232,28 @@ _NEW_BOARD = (
     Parameter("icon", "line", "a sign for it"),
     Parameter("workdir", "line", "the folder or repository that its worktrees use"),
     Parameter("switch", "flag", "make it the current board"),
+)
+
+_POLICIES = ("require_call", "complete", "request_review", "block_for_review")
+_LANE = Parameter("name", "name", "the name that cards are given to", positional=True, required=True)
+_NEW_LANE = (
+    _LANE,
+    Parameter("argv", "words", "the program and its arguments, behind `--`", positional=True, many=True),
+    Parameter("type", "name", "the kind of lane (command)"),
+    Parameter("max-concurrency", "int", "how many at once (0: no bound)", limit="max_concurrency"),
+    Parameter("env", "name", "a variable that is passed on", many=True),
+    Parameter("success-policy", "choice", "who closes the card after exit code 0", choices=_POLICIES),
+    Parameter("timeout", "seconds", "the longest that one attempt may take", limit="max_runtime"),
+    Parameter("model", "name", "what {model} stands for, unless the card names one"),
+)
+_GATEWAY = (
+    Parameter("no-dispatch", "flag", "without the dispatcher"),
+    Parameter("stop-workers", "flag", "end the workers too when the gateway is stopped"),
+)
+_WORKERS = Parameter("workers", "flag", "end the workers too")
+_DISPATCH = (
+    Parameter("dry-run", "flag", "only show what a pass would start; nothing is changed"),
+    Parameter("max", "int", "start at most so many", limit="limit"),
 )
 
 VERBS: tuple[Verb, ...] = (
@@ -371,6 +401,14 @@ VERBS: tuple[Verb, ...] = (
     Verb("boards show", "boards", "one board", "", False, (_BOARD.evolve(required=False),)),
     Verb("boards create", "boards", "make a board", "", True, _NEW_BOARD),
     Verb("boards switch", "boards", "choose the current board", "", True, (_BOARD,)),
+    Verb("lanes list", "lanes", "the lanes of this home, and whether each works", "", False),
+    Verb("lanes add", "lanes", "make a lane in config.yaml", "", True, _NEW_LANE),
+    Verb("lanes rm", "lanes", "take a lane out of config.yaml", "", True, (_LANE,)),
+    Verb("gateway start", "processes", "dispatch every board, in the foreground", "", True, _GATEWAY),
+    Verb("gateway status", "processes", "who dispatches which board, and what runs", "", False),
+    Verb("gateway stop", "processes", "stop the gateways of this home; workers run on", "", True, (_WORKERS,)),
+    Verb("dispatch", "processes", "do one pass: start what is ready", "", True, _DISPATCH),
+    Verb("daemon", "processes", "an old word for `gateway start`, for one board", "", True),
 )
 
 BY_NAME: dict[str, Verb] = {verb.name: verb for verb in VERBS}

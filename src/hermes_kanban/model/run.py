@@ -57,6 +57,10 @@ class Run(Record):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
+    shim_pid: int | None
+    shim_started: str | None
+    standing_still: bool
+    deferred: bool
 
     @property
     def open(self) -> bool:

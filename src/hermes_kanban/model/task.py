@@ -72,6 +72,8 @@ class Task(Record):
     answer_comment_id: int | None
     workflow_template_id: str | None
     current_step_key: str | None
+    probe_at: int | None
+    guard: str | None
 
 
 # Columns that `verify` does not fold: large texts, which the log only names, and the time of the last change.

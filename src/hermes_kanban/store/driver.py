@@ -39,6 +39,12 @@ if TYPE_CHECKING:
         def wait(self, seconds: float) -> bool:
             """Return True as soon as the store changed, False when the time is over."""
 
+        def fileno(self) -> int:
+            """Return what a selector may watch, -1 where there is nothing to watch."""
+
+        def changed(self) -> bool:
+            """Whether the store changed since this was asked last."""
+
         def monotonic(self) -> float:
             """Return the clock that the waits are measured by, in seconds."""
 

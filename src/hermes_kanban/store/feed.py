@@ -109,6 +109,17 @@ class SocketFeed:
             if self._poller.poll(min(left, SLOW_POLL) * 1000):
                 self._drain()
 
+    def fileno(self) -> int:
+        """Return what a selector may watch for pokes, -1 where there is no socket."""
+        return -1 if self._socket is None else int(self._socket.fileno())
+
+    def changed(self) -> bool:
+        """Whether the store changed since this was asked last; takes the pokes that have come."""
+        self._drain()
+        version = self._version()
+        before, self._seen = self._seen, version
+        return version != before
+
     def monotonic(self) -> float:
         """Return the clock that the waits are measured by, in seconds."""
         return self._clock.monotonic()

@@ -21,7 +21,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _TASK_FLAGS = tuple(Task.FIELDS.index(n) for n in ("sticky", "escalated", "archived_done", "goal"))
 _TASK_SKILLS = Task.FIELDS.index("skills")
 _TASK_BLOCK = Task.FIELDS.index("block_fields")
-_RUN_FLAGS = tuple(Run.FIELDS.index(n) for n in ("pull", "supervised", "orchestrates", "progressed"))
+_RUN_FLAGS = tuple(
+    Run.FIELDS.index(n) for n in ("pull", "supervised", "orchestrates", "progressed", "standing_still", "deferred")
+)
 _RUN_JSON = tuple(Run.FIELDS.index(n) for n in ("end_result", "metadata"))
 _EVENT_PAYLOAD = Event.FIELDS.index("payload")
 

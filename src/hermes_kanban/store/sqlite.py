@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hermes_kanban.store.migrate import Migration
 
 GUARD = "raw SQL cannot write to a board: use the command hermes kanban"
-SCHEMA_VERSION = 1  # the newest of our migrations; here too, so that no command has to read them
+SCHEMA_VERSION = 2  # the newest of our migrations; here too, so that no command has to read them
 
 
 @record

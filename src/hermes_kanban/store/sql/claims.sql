@@ -68,6 +68,17 @@ SELECT t.* FROM tasks AS t WHERE t.id = (
                              WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
 
+-- name: claims.next_silent
+-- A run under a shim of another host that renews nothing any more, its lease and the quarantine over (P14c).
+SELECT t.* FROM tasks AS t WHERE t.id = (
+  SELECT q.id FROM task_runs AS r INDEXED BY task_runs_watched JOIN task_rows AS q ON q.id = r.task_id
+  WHERE r.supervised = 1 AND r.process_state <> 'ended' AND r.outcome IS NULL AND r.pull = 0
+    AND r.host <> :host AND r.claim_expires + :quarantine <= :now AND r.role = :role
+    AND (:assignee IS NULL
+      OR CASE r.role WHEN 'reviewer' THEN q.reviewer ELSE q.assignee END IS nullif(:assignee, 'none'))
+    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+  ORDER BY q.priority DESC, q.seq LIMIT 1);
+
 -- name: claims.due
 SELECT t.* FROM tasks AS t WHERE t.status = 'scheduled' AND t.scheduled_at <= :now
 ORDER BY t.scheduled_at, t.seq LIMIT :limit;

@@ -1,0 +1,1 @@
+"""How work is executed: the shim that watches over a worker, and the kinds of workers there are."""

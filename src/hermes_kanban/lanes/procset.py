@@ -1,0 +1,208 @@
+"""The processes of one run: found wherever they went, ended, and proven gone (D14, D14b).
+
+Agents run commands in sessions of their own, where a signal to the group does not reach. Below a living shim all of
+them are its descendants (it is a subreaper). After a shim was killed, they are found by its roster, by the mark in
+their environment, by session and by ancestry: `remains`, `destroy`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from hermes_kanban.base import process
+from hermes_kanban.base.clock import SystemClock
+from hermes_kanban.base.record import Record, record
+from hermes_kanban.lanes import proctable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes_kanban.lanes.proctable import Entry, Identity, Table
+    from hermes_kanban.lanes.runfiles import Roster
+
+ROUNDS = 40  # of stopping what is new; whoever still forks faster is killed in the next attempt
+UNSEEN_SECONDS = 6.0  # a shim looks at its processes at least once in 5 s
+PAUSE = 0.02
+KILLING_SECONDS = 5.0
+
+
+@record
+class Look(Record):
+    """A run's processes at one moment. `memory` in bytes, `cpu` in seconds (zombies are counted in it)."""
+
+    members: tuple[Entry, ...] = ()
+    memory: int = 0
+    cpu: float = 0.0
+
+
+class ProcessSet:
+    """Everything below one living shim.
+
+    Args:
+        shim: its pid.
+        mark: the run's lock, which stands in the environment of everything below.
+        subreaper: whether the kernel hands orphans to the shim; where not, they are looked for by what is known.
+    """
+
+    def __init__(self, shim: int, mark: str, *, subreaper: bool) -> None:
+        self._shim, self._mark, self._subreaper = shim, mark, subreaper
+        self._known: set[Identity] = set()
+        self._sessions: set[int] = set()
+        self._told: set[Identity] = set()
+
+    @property
+    def known(self) -> tuple[Identity, ...]:
+        """Those seen at the last look."""
+        return tuple(sorted(self._known))
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """The sessions of those seen at the last look, which are the run's own."""
+        return tuple(sorted(self._sessions))
+
+    def look(self, *, without: int = 0) -> Look:
+        """Return the members now, leaving out one process and all below it (the shim's own helper)."""
+        everybody = proctable.table()
+        found = proctable.descendants(everybody, {self._shim})
+        if not self._subreaper:
+            found = self._strays(everybody, found)
+        if without:
+            found -= {without, *proctable.descendants(everybody, {without})}
+        members = tuple(everybody[pid] for pid in everybody if pid in found and everybody[pid].lives)
+        self._known = {entry.identity for entry in members}
+        self._sessions = {entry.session for entry in members} - {0, 1, os.getsid(0)}
+        memory, cpu = sum(entry.memory for entry in members), sum(everybody[pid].cpu for pid in found)
+        return Look(members, memory, cpu)
+
+    def _strays(self, everybody: Table, below: set[int]) -> set[int]:
+        """Add those whose parents ended: they are nobody's descendants any more."""
+        roots = below | {pid for pid, started in self._known if _is(everybody, pid, started)}
+        roots |= proctable.marked(everybody.keys() - {self._shim}, self._mark)
+        found = proctable.closure(everybody, roots, self._sessions)
+        return found - {self._shim}
+
+    def proven_empty(self, *, childless: bool) -> bool:
+        """Whether nothing of the run is left.
+
+        Args:
+            childless: the kernel says that the shim has no children. For a subreaper that is the proof.
+        """
+        return childless and (self._subreaper or not self.look().members)
+
+    def ask_to_end(self, *, without: int = 0) -> Look:
+        """Send SIGTERM, once each, to the members that had none yet, and wake those that are stopped (D14)."""
+        seen = self.look(without=without)
+        for entry in seen.members:
+            if entry.identity not in self._told:
+                self._told.add(entry.identity)
+                proctable.send(entry, signal.SIGTERM)
+                proctable.send(entry, signal.SIGCONT)
+        return seen
+
+    def kill(self, *, without: int = 0) -> Look:
+        """Kill the members: stop all until no new ones appear, then SIGKILL; who cannot die yet is left (D14)."""
+        kill_all(lambda: self.look(without=without).members, all_groups=True)
+        return self.look(without=without)
+
+
+def kill_all(look: Callable[[], tuple[Entry, ...]], *, all_groups: bool = False) -> None:
+    """Stop everybody seen until nobody new appears, then kill them: nothing can fork in between (D14b).
+
+    Args:
+        look: returns the processes that are to be killed, as they are now.
+        all_groups: every group that one of them is in holds none but them, also where its leader has ended.
+    """
+    stopped: set[Identity] = set()
+    groups: set[int] = set()
+    seen = look()
+    for _ in range(ROUNDS):
+        fresh = [entry for entry in seen if entry.identity not in stopped]
+        if not fresh:
+            break
+        stopped.update(entry.identity for entry in fresh)
+        groups |= {entry.group for entry in fresh if all_groups or entry.group == entry.pid}
+        for entry in fresh:
+            proctable.send(entry, signal.SIGSTOP)
+        seen = look()
+    for group in groups - {0, 1, os.getpgrp()}:
+        _kill_group(group)
+    for entry in seen:
+        proctable.send(entry, signal.SIGKILL)
+
+
+def _kill_group(group: int) -> None:
+    """Kill a process group: unlike a signal to a process, it hits also who is just being forked."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        return
+
+
+# --- after a shim died ----------------------------------------------------------------------------------------
+def remains(mark: str, roster: Roster | None) -> tuple[Entry, ...]:
+    """Return the processes of a run that are still there although its shim is not (D13, D14b).
+
+    Args:
+        mark: the run's lock. Only for runs that had a shim: the mark of a pull claim may stand in a person's shell.
+        roster: what the shim knew, if that can be read. Pids of another boot or pid namespace mean nothing here.
+
+    The asking process is never among them.
+    """
+    everybody = proctable.table()
+    asking = os.getpid()
+    roots = proctable.marked(everybody.keys() - {asking}, mark)
+    sessions: set[int] = set()
+    if roster is not None and roster.boot == proctable.here():
+        known = [roster.shim, *([roster.worker] if roster.worker else []), *roster.known]
+        roots |= {pid for pid, started in known if _is(everybody, pid, started)}
+        roots |= _unseen(everybody, roster)
+        sessions = {everybody[pid].session for pid in roots if everybody[pid].session in roster.sessions}
+    found = proctable.closure(everybody, roots, sessions) - {asking}
+    return tuple(entry for entry in everybody.values() if entry.pid in found and entry.lives)
+
+
+def _unseen(everybody: Table, roster: Roster) -> set[int]:
+    """Return who is in one of the run's sessions and was started before the shim's next look was due.
+
+    A session's number is not given to others while somebody is in it, so only within that time it is surely the same.
+    """
+    latest = proctable.later(roster.looked, UNSEEN_SECONDS)
+    return {e.pid for e in everybody.values() if e.session in roster.sessions and float(e.started) <= latest}
+
+
+def destroy(mark: str, roster: Roster | None, grace: float) -> bool:
+    """End what is left of a run whose shim is gone; whether nothing of it is there any more (D14, D14b).
+
+    Blocks for at most the grace and 5 s. SIGTERM, the grace in seconds, then SIGKILL; never for the asking process
+    and those above it. Who survives (uninterruptible, of another user) keeps the run from having ended: ask again.
+    """
+    clock = SystemClock()
+    mine = {above.pid for above in process.lineage()}
+
+    def left() -> tuple[Entry, ...]:
+        return tuple(entry for entry in remains(mark, roster) if entry.pid not in mine)
+
+    told: set[Identity] = set()
+    until = clock.monotonic() + grace
+    while (seen := left()) and clock.monotonic() < until:
+        for entry in (e for e in seen if e.identity not in told):
+            told.add(entry.identity)
+            proctable.send(entry, signal.SIGTERM)
+            proctable.send(entry, signal.SIGCONT)
+        _pause(PAUSE)
+    until = clock.monotonic() + KILLING_SECONDS
+    while left() and clock.monotonic() < until:
+        kill_all(left)
+        _pause(PAUSE)
+    return not remains(mark, roster) and not remains(mark, roster)
+
+
+def _is(everybody: Table, pid: int, started: str) -> bool:
+    return pid in everybody and everybody[pid].started == started
+
+
+def _pause(seconds: float) -> None:
+    select.select((), (), (), seconds)
