@@ -1,6 +1,6 @@
-"""An analyst: takes a card that names a subject and packages, measures every module, hands the sum over.
+"""An analyst: measures every module of the packages that a card names, hands the sum over.
 
-`python -m examples.analyst --board demo --assignee analyst`
+`hermes kanban lanes add analyst -- python -m examples.analyst` makes it the worker of the name `analyst`.
 
 Measures are kept in the workspace after each module. So a card whose worker died, or that waited for an answer, is not
 begun again: the next analyst finds the measures there and goes on.

@@ -6,15 +6,21 @@ only said it had done its work would be found out.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from examples.history import AFTER_PARENTS, RELEASES, hand_overs
+from examples import plan
+from examples.history import AFTER_PARENTS, RELEASES, HandOver, hand_overs
 from examples.kanban_cli import Json, Kanban
+from examples.publisher import PAGE, page
 from examples.report import findings
 from examples.subjects import SUBJECTS, modules_of, read_module, stdlib
+
+KILL_CODE = -9  # how the exit of a worker is written that SIGKILL ended
 
 
 @dataclass(frozen=True)
@@ -23,46 +29,69 @@ class Ending:
 
     Args:
         ids: the cards' ids by title.
-        parents: the parents of the cards that have any.
         events: the log, oldest first.
         runs: the attempts at each card, by id of the card, oldest first.
-        threshold: what the person answered.
-        killed: the title of the card whose worker was killed.
-        asked: the title of the card that asked.
-        reviewed: the title of the card that was reviewed.
-        exit_codes: of the workers but the killed one, None for those that still waited for work.
+        began: by run, when its worker program began (milliseconds since the epoch, its own clock).
+        killed_pid: the process that was killed; 0: none was.
+        exit_codes: of gateway and bridge.
+        left: processes that outlived them, in words.
     """
 
     ids: Mapping[str, str]
-    parents: Mapping[str, Sequence[str]]
     events: Sequence[Json]
     runs: Mapping[str, Sequence[Json]]
-    threshold: int
-    killed: str
-    asked: str
-    reviewed: str
-    exit_codes: Mapping[str, int | None]
+    began: Mapping[int, int]
+    killed_pid: int
+    exit_codes: Mapping[str, int]
+    left: Sequence[str]
 
-    def runs_of(self, title: str) -> Sequence[Json]:
-        """Return the attempts at the card of that title."""
-        return self.runs.get(self.ids[title], ())
+    def runs_of(self, card: plan.Card) -> Sequence[Json]:
+        """Return the attempts at a card."""
+        return self.runs.get(self.ids.get(card.title, ""), ())
 
-    def path(self, title: str) -> list[str | None]:
-        """Return how the attempts at a card ended, oldest first."""
-        return [run["outcome"] for run in self.runs_of(title)]
+    def attempt(self, card: plan.Card, number: int) -> Json:
+        """Return one attempt at a card, the first is 0; an empty one where it was never made."""
+        runs = self.runs_of(card)
+        return runs[number] if -len(runs) <= number < len(runs) else {}
+
+    def handed_over(self, card: plan.Card) -> Json:
+        """Return the metadata of the last attempt at a card."""
+        return self.attempt(card, -1).get("metadata") or {}
+
+    def events_of(self, card: plan.Card, *kinds: str) -> list[Json]:
+        """Return the events of a card of these kinds, oldest first."""
+        wanted = self.ids.get(card.title)
+        return [event for event in self.events if event["task_id"] == wanted and event["kind"] in kinds]
+
+    def hand_overs(self) -> tuple[HandOver, ...]:
+        """Return how long cards waited for their next worker."""
+        parents = {
+            self.ids[card.title]: [self.ids[title] for title in card.parents] for card in plan.CARDS if card.parents
+        }
+        return hand_overs(self.events, parents, self.began)
 
 
 def problems(board: Kanban, ending: Ending) -> Iterator[str]:
     """Yield everything that is not as it must be; nothing when all is well."""
+    missing = [card.title for card in plan.CARDS if card.title not in ending.ids]
+    if missing:
+        yield f"these cards were not even made: {', '.join(missing)}"
+        return
     yield from _board_is_done(board, ending)
     yield from _log_is_in_order(board, ending)
-    yield from _killed_card_was_taken_over(ending)
+    yield from _attempts_ended_as_planned(ending)
+    yield from _attempts_followed_each_other(ending)
+    yield from _everybody_was_started_by(ending)
+    yield from _killed_worker_was_replaced(ending)
+    yield from _overloaded_came_back_in_time(ending)
     yield from _answer_was_used(ending)
-    yield from _review_went_round(ending)
+    yield from _report_is_right(ending)
+    yield from _page_is_published(board, ending)
     yield from _hand_overs_are_complete(ending)
-    yield from _workers_ended_well(ending)
+    yield from _nothing_is_left(ending)
 
 
+# --- the board ------------------------------------------------------------------------------------------------
 def _board_is_done(board: Kanban, ending: Ending) -> Iterator[str]:
     status = {card["id"]: card["status"] for card in board.ask("list")}
     for title, task_id in ending.ids.items():
@@ -82,24 +111,66 @@ def _log_is_in_order(board: Kanban, ending: Ending) -> Iterator[str]:
         yield f"`verify` found tasks that do not agree with their events: {disagreements}"
 
 
-def _killed_card_was_taken_over(ending: Ending) -> Iterator[str]:
-    yield from _expect_path(ending, ending.killed, ["reclaimed", "completed"])
-    runs = ending.runs_of(ending.killed)
-    if len({run["profile"] for run in runs}) != len(runs):
-        yield f"the card {ending.killed!r} was not taken over by another worker"
-    if runs and not (runs[-1]["metadata"] or {}).get("modules_found_measured"):
-        yield f"whoever took over {ending.killed!r} did not find the work of the killed worker"
+# --- the attempts ---------------------------------------------------------------------------------------------
+def _attempts_ended_as_planned(ending: Ending) -> Iterator[str]:
+    for card in plan.CARDS:
+        path = tuple(run["outcome"] for run in ending.runs_of(card))
+        if path != card.path:
+            yield f"the attempts at {card.title!r} ended as {path}, not as {card.path}"
+    codes = {plan.KILLED: KILL_CODE, plan.OVERLOADED: 75, plan.FORGOTTEN: 0}
+    for card, code in codes.items():
+        found = ending.attempt(card, 0).get("exit_code")
+        if found != code:
+            yield f"the first worker of {card.title!r} ended with {found}, not with {code}"
 
 
+def _attempts_followed_each_other(ending: Ending) -> Iterator[str]:
+    """No card may have two workers, so each starts only after the end of the one before."""
+    for card in plan.CARDS:
+        runs = ending.runs_of(card)
+        spawned = {event["run_id"]: event["at_ms"] for event in ending.events_of(card, "spawned")}
+        for before, after in pairwise(runs):
+            if spawned.get(after["id"], 0) < before["ended_ms"]:
+                yield f"run {after['id']} of {card.title!r} had a worker before run {before['id']} had ended"
+        if len({run["worker_pid"] for run in runs}) != len(runs):
+            yield f"the attempts at {card.title!r} were not each a process of its own"
+
+
+def _everybody_was_started_by(ending: Ending) -> Iterator[str]:
+    """Everything is started by the gateway, save the cards that the bridge pulls."""
+    for card in plan.CARDS:
+        starter = "bridge" if card.assignee == plan.BRIDGED else "dispatcher"
+        claims = ending.events_of(card, "claimed")
+        others = {event["actor"] for event in claims if event["actor"].partition(":")[0] != starter}
+        if others or not claims:
+            yield f"{card.title!r} was claimed by {others or 'nobody'}, not by the {starter}"
+
+
+def _killed_worker_was_replaced(ending: Ending) -> Iterator[str]:
+    first = ending.attempt(plan.KILLED, 0)
+    if not ending.killed_pid or first.get("worker_pid") != ending.killed_pid:
+        yield f"the killed process {ending.killed_pid} was not the first worker of {plan.KILLED.title!r}"
+    if not ending.handed_over(plan.KILLED).get("modules_found_measured"):
+        yield f"whoever took over {plan.KILLED.title!r} did not find the work of the killed worker"
+
+
+def _overloaded_came_back_in_time(ending: Ending) -> Iterator[str]:
+    ended = ending.events_of(plan.OVERLOADED, "rate_limited")
+    claims = ending.events_of(plan.OVERLOADED, "claimed")
+    if not ended or len(claims) < 2:
+        yield f"{plan.OVERLOADED.title!r} was not put aside and taken up again"
+    elif claims[1]["created_at"] < (ended[0]["payload"].get("until") or 0):
+        yield f"{plan.OVERLOADED.title!r} was taken up before the time that the provider asked for"
+
+
+# --- the work -------------------------------------------------------------------------------------------------
 def _answer_was_used(ending: Ending) -> Iterator[str]:
-    yield from _expect_path(ending, ending.asked, ["blocked", "completed"])
-    runs = ending.runs_of(ending.asked)
-    result = (runs[-1]["metadata"] or {}) if runs else {}
-    counted = _functions_over(ending.threshold, result.get("packages", ()))
-    if (result.get("threshold"), result.get("over")) != (ending.threshold, counted):
+    result = ending.handed_over(plan.ASKED)
+    counted = _functions_over(plan.THRESHOLD, result.get("packages", ()))
+    if (result.get("threshold"), result.get("over")) != (plan.THRESHOLD, counted):
         yield (
-            f"{ending.asked!r} says {result.get('over')} functions over {result.get('threshold')}, "
-            f"the source has {counted} over the answer's {ending.threshold}"
+            f"{plan.ASKED.title!r} says {result.get('over')} functions over {result.get('threshold')}, "
+            f"the source has {counted} over the answer's {plan.THRESHOLD}"
         )
 
 
@@ -111,38 +182,51 @@ def _functions_over(threshold: int, packages: Sequence[str]) -> int:
     return over
 
 
-def _review_went_round(ending: Ending) -> Iterator[str]:
-    yield from _expect_path(
-        ending, ending.reviewed, ["review_requested", "changes_requested", "review_requested", "completed"]
-    )
+def _report_is_right(ending: Ending) -> Iterator[str]:
     report = report_path(ending)
-    if report is None:
-        yield "there is no report"
+    results = [ending.handed_over(card) for card in plan.ANALYSES]
+    if report is None or not all(results):
+        yield "there is no report, or no result for it"
         return
-    results = [ending.runs[parent][-1]["metadata"] for parent in ending.parents[ending.ids[ending.reviewed]]]
-    text = report.read_text(encoding="utf-8")
-    yield from (f"the report: {wrong}" for wrong in findings(text, results))
+    yield from (f"the report: {wrong}" for wrong in findings(report.read_text(encoding="utf-8"), results))
 
 
 def report_path(ending: Ending) -> Path | None:
     """Return where the approved report is; None when there is none."""
-    metadata: list[Any] = [run["metadata"] or {} for run in ending.runs_of(ending.reviewed)]
+    metadata: list[Any] = [run["metadata"] or {} for run in ending.runs_of(plan.REVIEWED)]
     named = [Path(facts["report"]) for facts in metadata if facts.get("report")]
     return next((path for path in reversed(named) if path.is_file()), None)
 
 
+def _page_is_published(board: Kanban, ending: Ending) -> Iterator[str]:
+    """The page hangs on its card, is made of the approved report, and the bridge closed the card by exit code 0."""
+    report = report_path(ending)
+    text = page(report.read_text(encoding="utf-8")) if report else ""
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    attached = board.show(ending.ids[plan.PUBLISHED.title])["attachments"]
+    if [(one["name"], one["sha256"]) for one in attached] != [(PAGE.name, wanted)]:
+        yield f"the page that was attached is not that of the report: {[one['name'] for one in attached]}"
+    closed = {event["actor"] for event in ending.events_of(plan.PUBLISHED, "completed")}
+    if closed != {f"bridge:{plan.BRIDGED}"}:
+        yield f"{plan.PUBLISHED.title!r} was closed by {closed}, not by the bridge"
+
+
+# --- the processes --------------------------------------------------------------------------------------------
 def _hand_overs_are_complete(ending: Ending) -> Iterator[str]:
-    found = hand_overs(ending.events, ending.parents)
+    found = ending.hand_overs()
     for why in (AFTER_PARENTS, *RELEASES.values()):
         if not any(one.why == why for one in found):
             yield f"no card was claimed after: {why}"
-    yield from (f"{one} was claimed before its time" for one in found if one.milliseconds < 0)
+    for one in found:
+        if one.spawned_ms is None or one.began_ms is None:
+            yield f"run {one.run_id} after {one.why!r} has no running worker"
+        elif not one.free_ms <= one.claimed_ms <= one.spawned_ms <= one.began_ms:
+            yield f"the instants of run {one.run_id} are not in their order: {one}"
 
 
-def _workers_ended_well(ending: Ending) -> Iterator[str]:
-    yield from (f"the worker {name} ended with {code}" for name, code in ending.exit_codes.items() if code)
-
-
-def _expect_path(ending: Ending, title: str, expected: list[str]) -> Iterator[str]:
-    if ending.path(title) != expected:
-        yield f"the attempts at {title!r} ended as {ending.path(title)}, not as {expected}"
+def _nothing_is_left(ending: Ending) -> Iterator[str]:
+    yield from (f"the {name} ended with {code}, not with 0" for name, code in ending.exit_codes.items() if code)
+    for runs in ending.runs.values():
+        open_ = [run["id"] for run in runs if run["process_state"] != "ended"]
+        yield from (f"the processes of run {number} are not known to be gone" for number in open_)
+    yield from (f"{what} is left" for what in ending.left)

@@ -1,4 +1,4 @@
-"""The processes of the demonstration: worker programs, and `watch`, whose lines are the news of the board.
+"""The processes of the demonstration: the gateway, the bridge, and `watch`, whose lines are the news of the board.
 
 Every process is in a session of its own, so that Ctrl-C in the terminal reaches the demonstration alone, which then
 stops what it started: by process id, nothing else.
@@ -11,71 +11,57 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from examples.kanban_cli import HERMES, Json
 
-ROOT = Path(__file__).resolve().parent.parent
-STOP_SECONDS = 4.0
+ROOT = Path(__file__).resolve().parent.parent  # where the package `examples` lies
+STOP_SECONDS = 8.0
 
 
-class Crew:
-    """The worker programs that run, by name.
+class Service:
+    """A command that runs until it is told to stop.
 
     Args:
-        env: the environment of all of them; each gets its own name besides.
-        logs: the folder for what they print.
+        argv: the command line.
+        env: its whole environment.
+        log: the file for what it prints.
     """
 
-    def __init__(self, env: Mapping[str, str], logs: Path) -> None:
-        self._env = env
-        self._logs = logs
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, program: str, *words: str) -> None:
-        """Start `python -m examples.PROGRAM` as the worker of that name."""
-        self._logs.mkdir(exist_ok=True)
-        with (self._logs / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", f"examples.{program}", *words],
-                cwd=ROOT,
-                env={**self._env, "HERMES_KANBAN_NAME": name, "HERMES_KANBAN_ROLE": "bridge"},
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        log.parent.mkdir(mode=0o700, exist_ok=True)
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                argv,
+                env=env,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
-    def kill(self, name: str) -> int:
-        """Kill one worker as a power cut would (SIGKILL, this process alone); return its process id."""
-        process = self._processes[name]
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        return process.pid
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
 
-    def exit_codes(self) -> dict[str, int | None]:
-        """Return how each worker ended; None for those that run."""
-        return {name: process.poll() for name, process in self._processes.items()}
+    def stop(self) -> int:
+        """End it with SIGTERM (SIGKILL if it does not listen); return its exit code."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        return _end_of(self._process)
 
-    def working(self) -> bool:
-        """Whether any worker still runs."""
-        return None in self.exit_codes().values()
 
-    def stop(self) -> None:
-        """End the workers that still run, and what they called: SIGTERM, then SIGKILL for who does not listen."""
-        running = [process for process in self._processes.values() if process.poll() is None]
-        for process in running:
-            os.killpg(process.pid, signal.SIGTERM)  # its session: the worker and the command that it waits for
-        for process in running:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+def _end_of(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 class News:
@@ -89,12 +75,11 @@ class News:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            text=True,
-            encoding="utf-8",
         )
+        assert self._process.stdout is not None
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
 
-    def _read(self, lines: IO[str]) -> None:
+    def _read(self, lines: IO[bytes]) -> None:
         try:
             for line in lines:
                 self._lines.put(json.loads(line))
@@ -121,8 +106,47 @@ class News:
         """End `watch` with SIGINT; return its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-        try:
-            return self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        return _end_of(self._process)
+
+
+# --- what is left ---------------------------------------------------------------------------------------------
+def left_over(home: Path, pids: Sequence[int]) -> list[str]:
+    """Return the processes of runs that still live, in words.
+
+    Where there is /proc, everything is found whose environment says that it was started for a run of this home;
+    elsewhere the processes that the board knows (`pids`: shims and workers).
+    """
+    if Path("/proc/self/environ").exists():
+        return [f"process {pid}: {_command(pid)}" for pid in _marked(home)]
+    return [f"process {pid}" for pid in pids if _runs(pid)]
+
+
+def _marked(home: Path) -> list[int]:
+    mark = f"HERMES_HOME={home}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:  # gone meanwhile, or another user's
+                continue
+            if mark in variables and any(one.startswith(b"HERMES_KANBAN_CLAIM_LOCK=") for one in variables):
+                found.append(int(entry.name))
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return "gone by now"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's by now
+        return False
+    return True

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
-NOTHING_READY, CLAIM_LOST, BUSY = 4, 5, 8  # exit codes
+CLAIM_LOST, BUSY = 5, 8  # exit codes
 ATTEMPTS = 4
 ANSWER_SECONDS = 30.0
 
@@ -42,15 +42,6 @@ class ClaimLost(Refused):
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What `claim` answered: the card, the attempt and the folder to work in."""
-
-    task_id: str
-    run_id: int
-    workspace: str
-
-
-@dataclass(frozen=True)
 class Kanban:
     """One board, spoken to through `hermes kanban`.
 
@@ -62,24 +53,23 @@ class Kanban:
     board: str
     env: Mapping[str, str] | None = None
 
-    def ask(self, verb: str, *words: str, wait: float = 0) -> Any:
+    def ask(self, verb: str, *words: str) -> Any:
         """Run a verb with `--json` and return the document it printed.
 
         A busy board (exit 8) is asked again after a short pause, since the command line promises that this is safe.
 
         Args:
-            verb: the verb.
+            verb: the verb, as the help names it ("show", "lanes add").
             words: its arguments; give options that carry text as `--option=text`.
-            wait: seconds that the verb itself may wait before it answers.
 
         Raises:
             ClaimLost: the card is no longer the caller's.
             Refused: any other refusal.
         """
         named = ["--board", self.board] if self.board else []
-        argv = [HERMES, "kanban", *named, verb, *words, "--json"]
+        argv = [HERMES, "kanban", *named, *verb.split(), "--json", *words]
         for attempt in range(1, ATTEMPTS + 1):
-            done = self._run(argv, verb, wait + ANSWER_SECONDS)
+            done = self._run(argv, verb)
             if done.returncode != BUSY or attempt == ATTEMPTS:
                 break
             time.sleep(0.2 * attempt)
@@ -88,7 +78,7 @@ class Kanban:
             raise kind(verb, done.returncode, " ".join(done.stderr.split()) or "without a word")
         return _parsed(verb, done.stdout)
 
-    def _run(self, argv: list[str], verb: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    def _run(self, argv: list[str], verb: str) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
                 argv,
@@ -98,26 +88,16 @@ class Kanban:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=seconds,
+                timeout=ANSWER_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise Refused(verb, BUSY, f"no answer in {seconds:.0f} s") from None
+            raise Refused(verb, BUSY, f"no answer in {ANSWER_SECONDS:.0f} s") from None
 
     def show(self, task_id: str) -> Json:
         """Return the card with its links, comments, runs and newest events."""
         found: Json = self.ask("show", task_id)
         return found
-
-    def claim_next(self, *filters: str, ttl: int, wait: float) -> Claim | None:
-        """Take the first card that fits, waiting for one; None when the wait is over without any."""
-        try:
-            answer = self.ask("claim", "--next", *filters, f"--ttl={ttl}", f"--wait={wait:g}", wait=wait)
-        except Refused as refused:
-            if refused.exit_code != NOTHING_READY:
-                raise
-            return None
-        return Claim(answer["task_id"], answer["run_id"], answer["workspace"])
 
 
 def _parsed(verb: str, text: str) -> Any:

@@ -1,6 +1,6 @@
 """The reviewer: reads a report in its workspace, compares it with the analysts' results, decides.
 
-`python -m examples.reviewer --board demo --assignee reviewer`
+`hermes kanban lanes add reviewer -- python -m examples.reviewer` makes it the worker of that name.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ def review(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(review, "--review", description="review reports"))
+    sys.exit(serve(review, description="review reports"))

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +20,7 @@ from examples.kanban_cli import Json
 
 COLUMNS = ("todo", "ready", "running", "blocked", "review", "done")
 NEWEST, FEWEST = 8, 3  # lines of news below the board, as far as the window has room for them
-QUIET = {"created", "linked"}  # they happen before there is anything to see
+QUIET = {"created", "linked", "reconciled"}  # there is nothing to see yet, or no more
 
 
 class Screen:
@@ -29,7 +29,7 @@ class Screen:
     Args:
         titles: the cards' titles by id, which the demonstration fills.
 
-    `start_ms` (milliseconds since the epoch) is the zero of the seconds in front of each line.
+    `start_ms` (milliseconds since the epoch), when the show began, is the zero of the seconds in front of each line.
     """
 
     def __init__(self, titles: dict[str, str]) -> None:
@@ -42,6 +42,7 @@ class Screen:
         self._live = Live(auto_refresh=False) if in_place else None
 
     def __enter__(self) -> Self:
+        self.start_ms = time.time_ns() // 1_000_000
         if self._live:
             self._live.start()
         return self
@@ -62,20 +63,21 @@ class Screen:
 
     def tell(self, event: Json) -> None:
         """Tell one event."""
-        kind, task_id = event["kind"], event["task_id"]
-        note = event["payload"].get("note") or ""
-        who = event["actor"].partition(":")[2]
+        kind, task_id, payload = event["kind"], event["task_id"], event["payload"]
+        note = payload.get("note") or ""
+        role, _, name = event["actor"].partition(":")
+        who = payload.get("profile") or (role if role == "dispatcher" else name)
         if kind == "claimed":
             self._workers[task_id] = who
         self._notes[task_id] = note if kind == "heartbeat" else ""
         if kind not in QUIET:
             title = self._titles.get(task_id, task_id or "the board")
-            self.say(f"{title:14} {kind:18} {who}  {note}".rstrip(), event["at_ms"])
+            self.say(f"{title:13} {kind:18} {who:11}  {_detail(event)}".rstrip(), event["at_ms"])
 
-    def draw(self, cards: Iterable[Json]) -> None:
-        """Redraw the board, on a terminal."""
+    def draw(self, look: Callable[[], Iterable[Json]]) -> None:
+        """Redraw the board, on a terminal: `look` returns its cards."""
         if self._live:
-            self._live.update(Group(*self._parts(list(cards), self._live.console)), refresh=True)
+            self._live.update(Group(*self._parts(list(look()), self._live.console)), refresh=True)
 
     def _parts(self, cards: list[Json], console: Console) -> list[Table | Text]:
         """Return the board and, in the lines that it leaves of the window, the newest events.
@@ -107,3 +109,13 @@ class Screen:
         details = (self._workers.get(card["id"], ""), self._notes.get(card["id"], "")) if width else ()
         text.append("".join(f"\n {harmless(detail)}"[: width + 1] for detail in details if detail), "not bold dim")
         return text
+
+
+def _detail(event: Json) -> str:
+    """Return what is worth telling of an event besides its kind."""
+    payload = event["payload"]
+    if event["kind"] == "spawned":
+        return f"process {payload['pid']}"
+    if payload.get("until"):
+        return f"may start again in {payload['until'] - event['created_at']} s"
+    return payload.get("note") or ""

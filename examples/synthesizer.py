@@ -1,6 +1,6 @@
 """The synthesiser: makes one report of what its parents handed over, and takes it to a reviewer.
 
-`python -m examples.synthesizer --board demo --assignee synthesizer`
+`hermes kanban lanes add synthesizer -- python -m examples.synthesizer` makes it the worker of that name.
 
 When a reviewer asks for changes the card comes back; what is to be changed stands in the card's context.
 """

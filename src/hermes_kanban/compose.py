@@ -16,6 +16,7 @@ from hermes_kanban.base.lazy import module
 from hermes_kanban.base.limits import LIMITS, checked_name
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel.reader import Ports, Reader
+from hermes_kanban.model.status import BRIDGE
 from hermes_kanban.store import sqlite
 
 TYPE_CHECKING = False
@@ -147,13 +148,17 @@ def open_board(env: Environment, place: boards.Place, *, write: bool, tasks: tup
     return made
 
 
-def open_supervision(env: Environment, place: boards.Place) -> Supervision:
+def open_supervision(env: Environment, place: boards.Place, bridge: str | None = None) -> Supervision:
     """Open a board as its dispatcher: whoever calls this has checked that the caller may (P70).
+
+    Args:
+        bridge: the name by which a bridge claims; None for a dispatcher.
 
     Raises:
         BoardNotFound, StoreRefused: it cannot be opened.
     """
-    who = _callers().Caller(name_of(env), pid=os.getpid())
+    told: dict[str, Any] = {} if bridge is None else {"declared": True, "role": BRIDGE}
+    who = _callers().Caller(bridge or name_of(env), pid=os.getpid(), **told)
     made: Supervision = module("hermes_kanban.kernel.supervision").Supervision(*_parts(env, place, who, write=True))
     return made
 

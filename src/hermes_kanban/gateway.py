@@ -29,14 +29,20 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0  # how often the folder of boards and the loops are looked at
 STOP_SECONDS = 4.8  # after which the process leaves, whatever its loops do (D6)
-_RESTART = 1.0
 
 
 class Loop:
-    """One supervised service: its thread, and when it may be started again."""
+    """One supervised service and its thread.
 
-    def __init__(self, service: BoardService) -> None:
+    Args:
+        service: what it runs.
+        former: the loop that died before it, whose error is not said twice unless something worked in between.
+    """
+
+    def __init__(self, service: BoardService, former: Loop | None) -> None:
         self.service = service
+        self.database = service.place.database
+        self._known = former.error if former else ""
         self.thread = threading.Thread(target=self._run, name=service.place.slug, daemon=True)
         self.error = ""
         self.thread.start()
@@ -46,6 +52,11 @@ class Loop:
             self.service.run()
         except BaseException as error:
             self.error = f"{type(error).__name__}: {error}"
+
+    @property
+    def news(self) -> bool:
+        """Whether its death is to be said: a loop that dies again and again of the same has been reported."""
+        return self.error != self._known or self.service.last_pass_ms > 0
 
 
 class Gateway:
@@ -64,6 +75,7 @@ class Gateway:
         self._turns = Turns()
         self._loops: dict[str, Loop] = {}
         self._over = asyncio.Event()
+        self._trouble = ""
         self._registry = registry_folder(env.home)
 
     async def run(self) -> None:
@@ -92,20 +104,36 @@ class Gateway:
 
     def _look(self) -> None:
         """Begin with new boards, drop removed ones, start loops again that died (D4, D9)."""
-        variables = self._env.variables
-        names = (self._only,) if self._only else boards.names(self._env.home, variables)
-        for name in names:
-            loop = self._loops.get(name)
-            if loop is not None and loop.thread.is_alive():
-                continue
-            if loop is not None:
-                say("loop_restarted", board=name, error=loop.error)
-            plain = variables if self._only else {n: v for n, v in variables.items() if n != "HERMES_KANBAN_DB"}
-            place = boards.place(self._env.home, name, plain)
-            self._loops[name] = Loop(BoardService(self._env, place, self._clock, self._turns, say))
-        for name in [n for n in self._loops if n not in names]:
+        names = (self._only,) if self._only else boards.names(self._env.home, self._env.variables)
+        try:
+            for name in names:
+                self._begin(name)
+        except (OSError, RuntimeError) as error:  # no descriptor, no thread is to be had now: it is tried again
+            self._report_trouble(f"{type(error).__name__}: {error}")
+        else:
+            self._report_trouble("")
+        gone = [n for n, loop in self._loops.items() if n not in names and not os.path.lexists(loop.database)]
+        for name in gone:
             say("board_gone", board=name)
             self._loops.pop(name).service.stop()
+
+    def _begin(self, name: str) -> None:
+        """Have a loop for a board, another one where it has died."""
+        former = self._loops.get(name)
+        if former is not None and former.thread.is_alive():
+            return
+        variables = self._env.variables
+        plain = variables if self._only else {n: v for n, v in variables.items() if n != "HERMES_KANBAN_DB"}
+        place = boards.place(self._env.home, name, plain)
+        self._loops[name] = Loop(BoardService(self._env, place, self._clock, self._turns, say), former)
+        if former is not None and former.news:
+            say("loop_restarted", board=name, error=former.error)
+
+    def _report_trouble(self, message: str) -> None:
+        """Say what keeps loops from being started once, and once when it is over."""
+        if message != self._trouble:
+            say("gateway_trouble" if message else "gateway_recovered", message=message)
+        self._trouble = message
 
     async def _stop(self) -> None:
         for loop in self._loops.values():

@@ -1,4 +1,4 @@
-"""The demonstration's own work: what the analysts measure, what the report holds, what the log tells."""
+"""The demonstration's own work: what the analysts measure, what the report holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from textwrap import dedent
 import pytest
 
 from examples.analysis import Source, complexities, dead_imports, doc_coverage, public_names
-from examples.history import AFTER_PARENTS, RELEASES, hand_overs, harmless
 from examples.report import ACTIONS, demands, findings, write
 from examples.subjects import SUBJECTS, modules_of, read_module, stdlib
 
@@ -354,37 +353,3 @@ def test_a_reviewer_finds_a_wrong_figure_and_a_missing_package(results: list) ->
 def test_a_section_that_nobody_can_write_is_an_error(results: list) -> None:
     with pytest.raises(LookupError):
         write(results, ["A poem"])
-
-
-# --- hand-overs ---------------------------------------------------------------------------------------------
-def event(task_id: str, kind: str, at_ms: int) -> dict[str, object]:
-    return {"task_id": task_id, "kind": kind, "at_ms": at_ms}
-
-
-def test_hand_overs_run_from_the_last_parent_to_the_claim() -> None:
-    log = [
-        event("a", "claimed", 0),
-        event("b", "claimed", 0),
-        event("a", "completed", 100),
-        event("b", "completed", 250),
-        event("c", "claimed", 257),
-        event("c", "review_requested", 300),
-        event("c", "claimed", 304),
-        event("c", "changes_requested", 310),
-        event("c", "claimed", 330),
-    ]
-    found = [(one.why, one.milliseconds) for one in hand_overs(log, {"c": ["a", "b"]})]
-    assert found == [
-        (AFTER_PARENTS, 7),
-        (RELEASES["review_requested"], 4),
-        (RELEASES["changes_requested"], 20),
-    ]
-
-
-def test_a_child_claimed_before_its_parents_are_done_is_no_hand_over() -> None:
-    log = [event("a", "completed", 1), event("c", "claimed", 2), event("b", "completed", 3)]
-    assert hand_overs(log, {"c": ["a", "b"]}) == ()
-
-
-def test_text_of_a_card_cannot_steer_a_terminal() -> None:
-    assert harmless("a\x1b[2Jb\nc\u202e") == "a?[2Jb?c?"

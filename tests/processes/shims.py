@@ -34,7 +34,14 @@ def py(text: str) -> tuple[str, ...]:
 class Shim:
     """One shim that was started, and the starter's end of its channel."""
 
-    def __init__(self, folder: Path, argv: tuple[str, ...], extra: Mapping[str, str], changes: Mapping[str, Any]):
+    def __init__(
+        self,
+        folder: Path,
+        argv: tuple[str, ...],
+        extra: Mapping[str, str],
+        changes: Mapping[str, Any],
+        program: tuple[str, ...],
+    ) -> None:
         self.folder = folder
         self.runs = folder / "runs"
         self.log = folder / "logs" / "t_ab.log"
@@ -52,7 +59,7 @@ class Shim:
         self.inbox: list[dict[str, Any]] = []
         self.status: int | None = None
         environment = {"PATH": os.environ["PATH"], "HERMES_KANBAN_CLAIM_LOCK": self.mark, **extra}
-        self.pid, self.channel = launch(self.runs, environment)
+        self.pid, self.channel = launch(self.runs, environment, program=program)
 
     # --- the channel ---
     def say(self, **message: Any) -> None:
@@ -98,13 +105,15 @@ class Shim:
     def wait(self) -> int:
         """Wait until the shim has ended."""
         if self.status is None:
-            fd = os.pidfd_open(self.pid)
-            try:
-                assert select.select([fd], [], [], PATIENCE)[0], "the shim does not end"
-            finally:
-                os.close(fd)
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            until(self._has_ended)
+        assert self.status is not None
         return self.status
+
+    def _has_ended(self) -> bool:
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
     def record(self) -> ExitRecord | None:
         return runfiles.read_exit(str(self.runs), RUN)
@@ -130,14 +139,19 @@ class Shim:
         assert procset.destroy(self.mark, roster, 0)
 
 
-def launch(runs: Path, environment: Mapping[str, str], slots: tuple[int, ...] = ()) -> tuple[int, socket.socket]:
+PROGRAM = ("-m", "hermes_kanban.lanes.shim")
+
+
+def launch(
+    runs: Path, environment: Mapping[str, str], slots: tuple[int, ...] = (), program: tuple[str, ...] = PROGRAM
+) -> tuple[int, socket.socket]:
     """Start a shim the way its contract says: 0 the channel, 1 and 2 the null device, 3 the lock, then slots."""
     ours, theirs = socket.socketpair()
     lock = runfiles.take_lock(str(runs), RUN)
     null = os.open(os.devnull, os.O_RDWR)
     given = (theirs.fileno(), null, null, lock, *slots)
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH) for descriptor in given]
-    argv = [sys.executable, "-I", "-m", "hermes_kanban.lanes.shim", "/nowhere/kanban.db", str(RUN)]
+    argv = [sys.executable, "-I", *program, "/nowhere/kanban.db", str(RUN)]
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(high)]
     pid = os.posix_spawn(argv[0], argv, dict(environment), file_actions=actions, setsid=True)
     for descriptor in (*high, lock, null):
@@ -148,10 +162,14 @@ def launch(runs: Path, environment: Mapping[str, str], slots: tuple[int, ...] = 
 
 @contextmanager
 def shim(
-    folder: Path, argv: tuple[str, ...], extra: Mapping[str, str] | None = None, **changes: Any
+    folder: Path,
+    argv: tuple[str, ...],
+    extra: Mapping[str, str] | None = None,
+    program: tuple[str, ...] = (),
+    **changes: Any,
 ) -> Iterator[Shim]:
     """A shim with an order to run this command line; nothing of it is left behind."""
-    made = Shim(folder, argv, extra or {}, changes)
+    made = Shim(folder, argv, extra or {}, changes, program or PROGRAM)
     try:
         yield made
     finally:

@@ -2,7 +2,7 @@
 
 Each verb either changes cards, links and runs, and returns what a caller would hear, or raises `Refused` with every
 code that the rules allow for this call: they do not say which of two good reasons is named first. Time stands still
-until `advance`. The breaker's count of starts in a day, workspaces and the dispatcher are not modelled.
+until `advance`. Starts in a day and workspaces are not modelled; runs under a shim are in `supervised`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Model(Questions):
         if card.run is not None:
             open_run = self.runs[card.run]
             open_run.by = by if run is not None else "override"
+            if not open_run.pull and open_run.process != "ended":
+                open_run.process = "closing"
             card.run = None
 
     def _left(self, run: Run | None, card: Card) -> None:
@@ -42,9 +44,19 @@ class Model(Questions):
     def _lapse(self, card: Card) -> None:
         assert card.run is not None
         run = self.runs[card.run]
-        run.by, card.run = "lease", None
+        run.by, run.process, card.run = "lease", "ended", None
+        self._lost(card, run)
+
+    def _lost(self, card: Card, run: Run) -> None:  # P44
         card.lost_leases = 0 if run.progressed else card.lost_leases + 1
-        card.status = "blocked" if card.lost_leases >= self.limits.lost_leases else self.gate(card)  # P44
+        if card.lost_leases >= self.limits.lost_leases:
+            self._trip(card)
+        else:
+            card.status = self.gate(card)
+
+    def _trip(self, card: Card, *, sticky: bool = False) -> None:  # P40, P27
+        card.status, card.sticky = "blocked", sticky
+        card.probe_at = None if sticky else self.now + self.limits.retry
 
     def _due(self, card: Card) -> None:
         if card.status == "scheduled" and card.at is not None and card.at <= self.now:
@@ -116,16 +128,14 @@ class Model(Questions):
         with self.whole():
             self._due(card)
             if card.status == "running":
-                if not self.lapsed(card):
+                if not self.may_take(card):
                     raise Refused("not_claimable")
                 self._lapse(card)
                 if card.status in ("blocked", "todo"):
                     raise Kept("not_claimable", "gated")
             if card.status not in ("ready", "review"):
                 raise Refused("wrong_state", "gated") if card.status == "todo" else Refused("wrong_state")
-            why = ({"gated"} if self.waits_for(card) else set()) | (
-                {"not_claimable"} if self.quarantined(card) else set()
-            )
+            why = ({"gated"} if self.waits_for(card) else set()) | ({"not_claimable"} if self.resting(card) else set())
             if self._own_work(seat.name, seat.terminal, card):
                 why.add("self_review")
             if why:
@@ -137,8 +147,8 @@ class Model(Questions):
 
     def _opened(self, card: Card, name: str, ttl: int, run_id: int) -> Run:
         role = "reviewer" if card.status == "review" else "implementer"
-        run = self.runs[run_id] = Run(run_id, card.id, name, role, ttl, self.now + ttl)
-        card.status, card.run = "running", run_id
+        run = self.runs[run_id] = Run(run_id, card.id, name, role, ttl, self.now + ttl, self.now)
+        card.status, card.run, card.cool_until = "running", run_id, 0
         if role == "implementer":
             card.implementer = name
             card.hands.add(name)
@@ -166,7 +176,7 @@ class Model(Questions):
             whose = card.reviewer if role == "reviewer" else card.assignee
             wanted = assignee is None or whose == (None if assignee == "none" else assignee)
             return (
-                queue == role and wanted and self.may_start(card) and not self._own_work(seat.name, seat.terminal, card)
+                queue == role and wanted and self.may_take(card) and not self._own_work(seat.name, seat.terminal, card)
             )
 
         return min(filter(fits, self.cards.values()), key=lambda c: (-c.priority, c.seq), default=None)
@@ -207,8 +217,9 @@ class Model(Questions):
         if why:
             raise Refused(*why)
         self._leave(card, run, "complete")
-        card.status, card.at = "done", None
-        card.recurrences, card.last_kind, card.lost_leases = 0, None, 0
+        card.status, card.at, card.probe_at, card.cool_until = "done", None, None, 0
+        card.recurrences, card.last_kind = 0, None
+        card.forgive()
         self._left(run, card)
         return False, self._let_go(card)
 
@@ -227,7 +238,8 @@ class Model(Questions):
         card.implementer = run.name if run else card.implementer or card.assignee or who.name
         wanted = reviewer or card.reviewer
         card.reviewer = None if wanted == card.implementer else wanted  # P30b
-        card.status, card.phase, card.lost_leases = "review", "review", 0
+        card.status, card.phase = "review", "review"
+        card.forgive()
         self._left(run, card)
         return False
 
@@ -292,9 +304,9 @@ class Model(Questions):
             why.add("gated")
         if why:
             raise Refused(*why)
-        card.at = None
+        card.at, card.probe_at, card.cool_until, card.sticky = None, None, 0, False
         if verb == "unblock":
-            card.lost_leases = 0  # P40: a person's `unblock`, nothing else
+            card.forgive()  # P40: a person's `unblock`, nothing else
         card.status = self.gate(card)
 
     def schedule(self, seat: Seat, card_id: str, at: int | None, *, override: bool) -> None:
@@ -308,7 +320,7 @@ class Model(Questions):
         if why:
             raise Refused(*why)
         self._leave(card, run, "schedule")
-        card.status, card.at = "scheduled", at
+        card.status, card.at, card.probe_at = "scheduled", at, None
 
     def release_due(self) -> None:
         for card in sorted(self.cards.values(), key=lambda c: c.seq):
@@ -352,7 +364,7 @@ class Model(Questions):
                 elif child.status != "archived":
                     self._archive(seat, child, children, override)
         self._leave(card, run, "archive")
-        card.was_done, card.status = card.status == "done", "archived"
+        card.was_done, card.status, card.probe_at = card.status == "done", "archived", None
 
     def unarchive(self, seat: Seat, card_id: str) -> None:
         card = self.cards[card_id]

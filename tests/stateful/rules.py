@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-LOST = ("lease", "override")  # how a run ends that its owner did not close
+LOST = ("lease", "override", "end")  # how a run ends that its owner did not close
 
 
 class Refused(Exception):
@@ -43,14 +43,30 @@ class Card:
     recurrences: int = 0
     last_kind: str | None = None
     lost_leases: int = 0
+    failures: int = 0  # of any kind in a row
+    counted: int = 0  # those that were no violations
+    violations: int = 0
+    rate_limits: int = 0
+    sticky: bool = False
+    probe_at: int | None = None
+    cool_until: int = 0
     rounds: int = 0
     run: int | None = None
     comments: int = 0
 
+    def forgive(self) -> None:
+        """A success, a hand-over or a person's unblock begins the count anew (P40)."""
+        self.failures = self.counted = self.violations = self.rate_limits = self.lost_leases = 0
+        self.sticky = False
+
 
 @dataclass
 class Run:
-    """One claim: who works, until when, and how it ended (`by`: the verb of its owner, `lease` or `override`)."""
+    """One claim: who works, until when, and how it ended (`by`: the verb of its owner, `lease`, `override` or `end`).
+
+    Of a run under a shim (`pull` is false) the process is known: starting, alive, closing or ended; `far` is one of
+    another host.
+    """
 
     id: int
     card: str
@@ -58,6 +74,11 @@ class Run:
     role: str
     ttl: int
     until: int
+    began: int = 0
+    pull: bool = True
+    far: bool = False
+    process: str = "unknown"
+    known: bool = False  # its shim came alive once
     progressed: bool = False
     by: str | None = None
     left: str | None = None  # the state in which its closing verb left the card
@@ -103,6 +124,12 @@ class Limits:
     recurrences: int = 2
     lost_leases: int = 5
     rounds: int = 5
+    failures: int = 2
+    violations: int = 3
+    quarantine: int = 120
+    cool_down: int = 20
+    retry: int = 300
+    grace: int = 60
 
 
 class Questions:
@@ -147,19 +174,34 @@ class Questions:
             return "todo"
         return "review" if card.phase == "review" else "ready"
 
-    def quarantined(self, card: Card) -> bool:  # P14c
-        return any(r.card == card.id and r.by == "override" and r.until > self.now for r in self.runs.values())
+    def resting(self, card: Card) -> bool:  # P14c, P42
+        if card.cool_until > self.now:
+            return True
+        return any(r.card == card.id and self._stays_until(r) > self.now for r in self.runs.values())
+
+    def _stays_until(self, run: Run) -> int:
+        """Until when the card of a closed run is nobody's."""
+        if run.open or run.process == "ended":
+            return 0
+        if run.pull:
+            return run.until if run.by == "override" else 0
+        return run.until + self.limits.quarantine
 
     def lapsed(self, card: Card) -> bool:  # P10
-        return card.run is not None and self.runs[card.run].until <= self.now
+        return card.run is not None and self.runs[card.run].pull and self.runs[card.run].until <= self.now
+
+    def silent(self, run: Run) -> bool:  # P14c, D3
+        return run.far and run.until + self.limits.quarantine <= self.now
+
+    def may_take(self, card: Card) -> bool:
+        """Whether a claimer of this host gets it: also what another host left (P14c)."""
+        return self.may_start(card) or (card.run is not None and self.silent(self.runs[card.run]))
 
     def may_start(self, card: Card) -> bool:  # P3b
         if card.status == "scheduled":
-            return (
-                card.at is not None and card.at <= self.now and not self.waits_for(card) and not self.quarantined(card)
-            )
+            return card.at is not None and card.at <= self.now and not self.waits_for(card) and not self.resting(card)
         if card.status in ("ready", "review"):
-            return not self.waits_for(card) and not self.quarantined(card)
+            return not self.waits_for(card) and not self.resting(card)
         return card.status == "running" and self.lapsed(card)
 
     def who(self, seat: Seat, card_id: str | None) -> Who:  # P70, P12b

@@ -14,12 +14,20 @@ from hermes_kanban.base.errors import Refusal
 from hermes_kanban.kernel.board import Board
 from hermes_kanban.kernel.query import Filter
 from hermes_kanban.model.claim import Claim
-from tests.stateful.model import Model
 from tests.stateful.rules import Kept, Limits, Refused, Seat
+from tests.stateful.supervised import Supervised
 from tests.world import SqliteWorld
 
 LIMITS = Limits(recurrences=2, lost_leases=3, rounds=2)
 SCRIPTS = ("bot", "other", "rev")  # non-interactive callers that keep the tickets of their claims
+SETTINGS = {  # no pause between failures, no bound on a day's starts: the model does not know them
+    "reclaim_limit": LIMITS.lost_leases,
+    "review_round_limit": LIMITS.rounds,
+    "rate_limit_cooldown_seconds": LIMITS.cool_down,
+    "failure_retry_seconds": LIMITS.retry,
+    "retry_backoff_seconds": 0,
+    "starts_per_day": 100_000,
+}
 
 
 def _told(ideal: Callable[[Any], Any], answer: Any) -> tuple[Refused | None, Any]:
@@ -36,10 +44,11 @@ class Side(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-model-"))
         self.world = SqliteWorld(self.folder)
-        self.world.set(reclaim_limit=LIMITS.lost_leases, review_round_limit=LIMITS.rounds)
+        self.world.set(**SETTINGS)
         self.person = self.world.person
-        self.model = Model(self.world.clock.now_ms() // 1000, LIMITS)
+        self.model = Supervised(self.world.clock.now_ms() // 1000, LIMITS)
         self.claims: dict[str, list[Claim]] = {name: [] for name in ("ann", *SCRIPTS)}
+        self.shims: list[Claim] = []  # the dispatcher's claims, oldest first
         self.closed: dict[int, tuple[object, ...]] = {}
         self.changed = True
         self.sound = True
@@ -60,7 +69,11 @@ class Side(RuleBasedStateMachine):
             return self._by_claim(name, card)
         if name == "owner":
             run = self.model.cards[card].run if card else None
+            if run and not self.model.runs[run].pull:
+                return self.caller("inside", card)
             return self.caller(self.model.runs[run].name if run else "ann", card)
+        if name == "inside":
+            return self._inside(card)
         if name == "bridge":
             return self.world.script("other", role="bridge"), Seat("other", bridge=True), {}
         if name == "stranger":
@@ -71,8 +84,18 @@ class Side(RuleBasedStateMachine):
             return self.world.script("ann", *held, interactive=True), Seat("ann", terminal=True, tickets=tickets), {}
         return self.world.script(name, *held), Seat(name, tickets=tickets), {}
 
+    def _inside(self, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
+        """A process below the newest shim of the card (or of any): its worker, whatever it says (P70)."""
+        known = [c for c in self.shims if self.model.runs[c.run.id].known]
+        mine = [claim for claim in known if claim.task.id == card] or known
+        if not mine:
+            return self.caller("stranger", card)
+        claim = mine[-1]
+        return self.world.inside(claim), Seat(claim.run.profile or "", env=(claim.run.id, claim.task.id, True)), {}
+
     def _by_claim(self, name: str, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
-        made = sorted((c for held in self.claims.values() for c in held), key=lambda c: c.run.id)
+        pulled = [claim for held in self.claims.values() for claim in held]
+        made = sorted(pulled if name == "naming" else pulled + self.shims, key=lambda c: c.run.id)
         mine = [claim for claim in made if claim.task.id == card] or made
         if not mine:
             return self.caller("stranger", card)
@@ -125,6 +148,9 @@ class Side(RuleBasedStateMachine):
             counters = (card.recurrences, card.last_kind, card.lost_leases, card.rounds, card.was_done)
             stored = (row.block_recurrences, row.last_block_kind, row.reclaim_streak, row.review_rounds)
             assert (*stored, row.archived_done) == counters, f"{card_id}: kernel {stored}, rules {counters}"
+            ledger = (card.failures, card.counted, card.violations, card.rate_limits, card.sticky, card.probe_at)
+            booked = (row.consecutive_failures, row.counted_failures, row.violation_streak, row.rate_limit_streak)
+            assert (*booked, row.sticky, row.probe_at) == ledger, f"{card_id}: kernel {booked}, rules {ledger}"
             if row.status == "scheduled":
                 assert row.scheduled_at == card.at
             self.one_card(card_id, row.status, row.current_run_id)
@@ -140,6 +166,8 @@ class Side(RuleBasedStateMachine):
             facts = (run.outcome, run.ended_ms, run.claim_lock, run.claim_expires, run.end_verb, run.summary)
             if run.outcome is not None:
                 assert self.closed.setdefault(run.id, facts) == facts  # P14
+            if not run.pull:
+                assert run.process_state == self.model.runs[run.id].process  # P14c
         for run in still:
             assert run.claim_expires == self.model.runs[run.id].until  # P13
         assert shown.comment_count == self.model.cards[card_id].comments

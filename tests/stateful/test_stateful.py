@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    Bundle,
     initialize,
     multiple,
     precondition,
@@ -24,12 +23,13 @@ from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Claim
 from hermes_kanban.model.task import TaskDraft
+from tests.stateful.dispatcher import CARDS, Dispatcher
 from tests.stateful.rules import Seat
-from tests.stateful.side import SCRIPTS, Side
+from tests.stateful.side import SCRIPTS
 from tests.world import FULL_REASON
 
 MOST_CARDS = 6
-RARE = ("stranger", "bridge", "late", "forger", "naming", "worker")
+RARE = ("stranger", "bridge", "late", "forger", "naming", "worker", "inside")
 SEATS = st.sampled_from(["owner"] * 6 + ["worker", "ann", *SCRIPTS, *RARE])
 YES = st.booleans()
 KINDS = st.sampled_from([None, "needs_input", "needs_input", "capability", "transient", "dependency"])
@@ -39,10 +39,10 @@ TTL = st.sampled_from([30, 60, 600])
 SHORT = blocks.from_text("it does not work")
 
 
-class Boards(Side):
-    """The verbs."""
+class Boards(Dispatcher):
+    """The verbs of people, scripts and workers."""
 
-    cards = Bundle("cards")
+    cards = CARDS
 
     @initialize(target=cards)
     def begin(self) -> Any:
@@ -270,12 +270,6 @@ class Boards(Side):
     def reclaim(self, seat: str, card: str) -> None:
         board, who, _ = self.caller(seat, card)
         self.both(lambda: board.reclaim(card), lambda _: self.model.reclaim(who, card))
-
-    @rule(seconds=st.sampled_from([1, 31, 61, 601]))
-    def time_passes(self, seconds: int) -> None:
-        self.world.clock.advance(seconds)
-        self.model.advance(seconds)
-        self.changed = True
 
     @rule()
     def the_log_rebuilds_the_board(self) -> None:

@@ -66,7 +66,11 @@ def drop(text: str, keys: tuple[str, ...], what: str) -> str:
     for key in keys:
         above, (key_node, node) = node, _find(node, key) or (key_node, node)
     start, end = key_node.start_mark.index, node.end_mark.index
-    made = _without_item(text, start, end) if above.flow_style else _without_lines(text, start, _after(text, node))
+    made = (
+        _without_item(text, start, end)
+        if above.flow_style
+        else _without_lines(text, start, _after(text, node, key_node.start_mark.column))
+    )
     return _agreed((made,), wanted, what, f"remove {'.'.join(keys)} by hand")
 
 
@@ -134,16 +138,30 @@ def _below(text: str, key: Any, node: Any, entry: dict[str, Any]) -> str:
 
 def _into(text: str, node: Any, entry: dict[str, Any]) -> tuple[str, ...]:
     """Return the ways to add an entry at the end of a map (`node` None: of an empty file)."""
-    if node is not None and node.flow_style and isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.MappingNode) and node.flow_style:
         at = node.end_mark.index - 1
         return tuple(f"{text[:at]}{comma}{_flow(entry)}{text[at:]}" for comma in ("" if _empty(node) else ", ", " "))
     if _empty(node):
         return (_spliced(text, len(text), _block(entry, 0, _newline(text))),)
-    return (_spliced(text, _after(text, node), _block(entry, node.start_mark.column, _newline(text))),)
+    column = node.start_mark.column
+    return (_spliced(text, _after(text, node, column), _block(entry, column, _newline(text))),)
 
 
-def _after(text: str, node: Any) -> int:
-    """Return where the line after a node's last word begins; comments that follow belong to what comes next."""
+def _after(text: str, node: Any, column: int) -> int:
+    """Return where the line after a node begins.
+
+    Comments that follow belong to what comes next, unless they are moved in deeper than the column of its own key.
+    """
+    at = _after_words(text, node)
+    while (line := text[at : _end_of_line(text, at)]).lstrip(" ").startswith("#"):
+        if len(line) - len(line.lstrip(" ")) <= column:
+            break
+        at += len(line)
+    return at
+
+
+def _after_words(text: str, node: Any) -> int:
+    """Return where the line after a node's last word begins."""
     while not isinstance(node, yaml.ScalarNode) and node.value and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last

@@ -6,7 +6,7 @@ import os
 
 from hermes_kanban import boards, compose
 from hermes_kanban.base import configfile, settings, yamlfile
-from hermes_kanban.base.errors import Busy, ConfigInvalid, InvalidValue, NotFound, Refusal, StateRefusal
+from hermes_kanban.base.errors import BoardNotFound, Busy, ConfigInvalid, InvalidValue, NotFound, Refusal, StateRefusal
 from hermes_kanban.base.limits import checked_name
 from hermes_kanban.cli.call import Call
 from hermes_kanban.cli.screen import style
@@ -39,6 +39,10 @@ def _running(call: Call) -> Mapping[str, int] | None:
     """Return how many workers of each lane run on the board that is meant; None where there is no board to ask."""
     try:
         watched = call.reader().watched()
+    except BoardNotFound:
+        if call.board_name is not None:
+            raise
+        return None  # lanes may come before the first board
     except Refusal as error:
         call.out.warn([f"what runs is not known: {error.message}"])
         return None
@@ -48,9 +52,8 @@ def _running(call: Call) -> Mapping[str, int] | None:
 
 def _row(entry: registry.Entry, running: Mapping[str, int] | None) -> dict[str, Any]:
     found = entry.found
-    row: dict[str, Any] = {"name": entry.name, "source": entry.source, "running": None}
-    if running is not None:
-        row["running"] = running.get(entry.name, 0)
+    count = None if running is None else running.get(entry.name, 0)
+    row: dict[str, Any] = dict(name=entry.name, source=entry.source, running=count)
     if not isinstance(found, Lane):
         return row | {"ok": False, "problem": found.reason, "hint": found.hint}
     health = registry.health(found)
@@ -131,7 +134,7 @@ def add(call: Call) -> int:
 def remove(call: Call) -> int:
     """Take a lane out of config.yaml; its cards wait for another one of this name."""
     _only_people(call)
-    name = checked_name("name", call["name"])
+    name = call["name"]
     path = os.path.join(call.env.home, "config.yaml")
     with _Turn(call):
         text = configfile.read(path)

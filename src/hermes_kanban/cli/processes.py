@@ -88,6 +88,8 @@ def _status_text(call: Call, document: dict[str, Any]) -> str:
     lines = [f"gateway {one['pid']} runs" for one in document["gateways"]] or ["no gateway runs"]
     for row in document["boards"]:
         lines.append(f"{row['board']}: {_dispatcher_text(call, row)}")
+        waiting = (row["dispatcher"] or {}).get("waiting") or []
+        lines += [f"  {safe(str(one.get('name')))} waits: {safe(str(one.get('text')))}" for one in waiting]
         for run in row["workers"]:
             who = safe(f"{run['profile']} ({run['lane']})")
             age = call.now - run["started_at"]

@@ -56,6 +56,7 @@ class Crew:
         self.desk = answers.Desk(place.runs, Pauses(env.home))
         self.links: dict[int, Link] = {}
         self._stops: dict[int, float] = {}  # when a run was told to end, of the monotonic clock
+        self._ended: list[int] = []
         self._children: set[int] = set()
         self._preparing: list[tuple[Taken, Future[str | Refusal]]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -90,7 +91,17 @@ class Crew:
         told = self._stops.setdefault(run.id, now)
         if link and not link.stopped:
             link.stopped = link.say({"do": "stop", "reason": reason})
-        return now - told < self._env.values.number("kill_grace_seconds") + PATIENCE
+        return now - told < self.patience
+
+    @property
+    def patience(self) -> float:
+        """How many seconds a shim has for what it was told."""
+        return self._env.values.number("kill_grace_seconds") + PATIENCE
+
+    @property
+    def ending(self) -> bool:
+        """Whether somebody was told to end and is not known to have ended."""
+        return bool(self._stops)
 
     def wants(self, *, more: bool) -> None:
         """Stand in the queue of boards, or leave it."""
@@ -139,6 +150,11 @@ class Crew:
         for taken, future in ready:
             self._launch(taken, future.result())
 
+    def take_ended(self) -> list[int]:
+        """Return the runs that said that they ended since this was asked last."""
+        found, self._ended = self._ended, []
+        return found
+
     @property
     def starting(self) -> bool:
         """Whether a worker that was started has not come alive yet."""
@@ -152,7 +168,9 @@ class Crew:
             if message.get("op") == "hello":
                 continue
             answer = answers.answer(board, self.desk, link.run, message)
-            ended = ended or message.get("op") == "ended"
+            if message.get("op") == "ended":
+                ended = True
+                self._ended.append(link.run)
             link.starting = link.starting and message.get("op") != "started"
             if answer is not None:
                 link.say(answer)

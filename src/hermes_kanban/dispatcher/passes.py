@@ -72,12 +72,17 @@ class Sight:
         self.probed: tuple[str, ...] = ()
         self.errors: list[str] = []
         self.plan: Plan | None = None
+        self.short = False  # something waits for a slot, which another process may give back without a word
 
     def note_end(self, found: Ended) -> None:
         """Note an end that this pass booked."""
-        after = self.board.run(found.run.id)
-        card = found.card
-        self.ended.append({"task": card.id, "run": after.id, "outcome": after.outcome, "status": card.status})
+        self.note_ended(found.run.id)
+
+    def note_ended(self, run: int) -> None:
+        """Note a run that has ended, and what became of its card."""
+        after = self.board.run(run)
+        status = self.board.task(after.task_id).status
+        self.ended.append({"task": after.task_id, "run": run, "outcome": after.outcome, "status": status})
 
     def report(self) -> PassReport:
         """Return what the pass did and saw."""
@@ -203,7 +208,9 @@ def launch(sight: Sight) -> None:
         each(sight, planned.card.id, one)
         if blocked:
             break
-    sight.hands.wants(more=blocked or (plan.full is not None and plan.full.code == "host_cap"))
+    scarce = plan.full is not None and plan.full.code == "host_cap"
+    sight.hands.wants(more=blocked or scarce)
+    sight.short = blocked or scarce or any(why.code == "lane_cap" for why in plan.names.values())
 
 
 def guards(sight: Sight) -> None:

@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+    from typing import Any
 
     from hermes_kanban.base.clock import Clock
     from hermes_kanban.boards import Place
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 STANDBY_SECONDS = 0.25  # how often a second dispatcher looks whether the first is gone
 VERSION_SECONDS = 1.0  # how often the store is asked itself, should a poke get lost
+SLOT_SECONDS = 1.0  # how often slots are looked at while something waits for one: other processes hold some
 WITH_WORKERS_SECONDS = 5.0  # how often leases and limits are looked after while workers run
 PAUSES = (1.0, 5.0, 30.0)  # before a board that cannot be used is tried again
+FORCE_SECONDS = 20.0  # how long a single pass waits for what was told to end, beyond the crew's patience
 ALIVE_SECONDS = 15.0  # how long a single pass waits for its workers to come alive
 STOP_SECONDS = 4.0  # how long a stop waits for workers that are to end (D6)
 
@@ -69,6 +72,7 @@ class BoardService:
         self._control = Control(control_path(settings.runtime_folder(env.variables), place.database))
         self._dirty = True
         self._trouble = ""
+        self._unanswered: dict[str, str] = {}
         self._failures = 0
         self.last_pass_ms = 0
         self.last_report: PassReport | None = None
@@ -104,7 +108,7 @@ class BoardService:
             os.close(self._wake_out)
 
     def once(self, most: int | None) -> PassReport | None:
-        """Do one pass, wait until what it started is alive, and leave it running (`dispatch`).
+        """Do one pass (`dispatch`): wait until what it started is alive, which then runs on, and what it ended is gone.
 
         Returns:
             What it did; None when another dispatcher has this board: it is to do the pass.
@@ -118,7 +122,7 @@ class BoardService:
         try:
             report = session.look(most)
             session.see_alive()
-            return report
+            return report.evolve(ended=report.ended + session.see_ended())
         finally:
             session.close()
             self._lease.drop()
@@ -193,15 +197,25 @@ class BoardService:
                 "host": self._env.host,
                 "last_pass_ms": self.last_pass_ms,
                 "full": report.full,
+                "waiting": list(report.waiting),
                 "skipped_nonspawnable": list(report.skipped_nonspawnable),
                 "stranded_in_ready": list(report.stranded_in_ready),
                 "errors": list(report.errors),
             }
         )
+        self._say_unanswered(report)
         if not report.quiet:
             self._say(
                 "pass", board=self.place.slug, **{n: v for n, v in report.as_dict().items() if v and n != "board"}
             )
+
+    def _say_unanswered(self, report: PassReport) -> None:
+        """Say whose cards nobody starts, and why, once for each change: no card waits without a reason (D5)."""
+        found = {row["name"]: row["text"] for row in report.waiting if row["reason"] == "lane_problem"}
+        found |= {row["name"]: "no lane or profile answers for it" for row in report.skipped_nonspawnable}
+        if found != self._unanswered:
+            self._say("unanswered", board=self.place.slug, names=found)
+        self._unanswered = found
 
 
 class Session:
@@ -223,6 +237,7 @@ class Session:
         server = service._control.open()
         if server is not None:
             self._selector.register(server, selectors.EVENT_READ, "control")
+        self._short = False
         self._crew.adopt(self._board.watched())
 
     def loop(self) -> None:
@@ -233,14 +248,13 @@ class Session:
         """
         service = self._service
         service._dirty = True
-        last = 0.0
+        due = 0.0
         while not service._stop.is_set() and settings.stamp(self._env.home) == self._stamp:
-            now = service._clock.monotonic()
-            if service._dirty or now >= last + self._longest():
+            if service._dirty or service._clock.monotonic() >= due:
                 service._dirty = False
                 self.look()
-                last = service._clock.monotonic()
-            self._wait(max(0.0, last + self._longest() - service._clock.monotonic()))
+                due = service._clock.monotonic() + self._longest()
+            self._wait(due - service._clock.monotonic())
         if service._stop.is_set() and service._stop_workers:
             self._end_workers()
 
@@ -250,14 +264,24 @@ class Session:
         host = LocalHost(self._env)
         self._crew.spawner = Spawner(self._env, self._service.place, self._board, host)
         self._crew.launch_prepared()
+        sight = self._sight(host, most)
+        report = passes.run(sight)
+        self._short, self._watching = sight.short, bool(sight.runs)
+        self._tidy()
+        self._service.note(report)
+        return report
+
+    def _sight(self, host: LocalHost, most: int | None) -> passes.Sight:
         now = self._service._clock.now_ms() // 1000
         parts = self._service.place.slug, self._board, self._reaper, host, self._crew, self._env.values, now
         sight = passes.Sight(*parts, most)
-        report = passes.run(sight)
+        for run in self._crew.take_ended():
+            sight.note_ended(run)
+        return sight
+
+    def _tidy(self) -> None:
         self._crew.forget(frozenset(run.id for run in self._board.watched()))
         self._crew.collect_children()
-        self._service.note(report)
-        return report
 
     def see_alive(self) -> None:
         """Wait until every worker that was started has come alive or failed to (D11)."""
@@ -266,13 +290,29 @@ class Session:
             self._crew.launch_prepared()
             self._wait(deadline - self._service._clock.monotonic())
 
+    def see_ended(self) -> tuple[dict[str, Any], ...]:
+        """Wait until every worker that was told to end has ended, by force in the end (D14): nobody else sees to it.
+
+        Returns:
+            What ended meanwhile, as the report shows it.
+        """
+        host = LocalHost(self._env)
+        deadline = self._service._clock.monotonic() + self._crew.patience + FORCE_SECONDS
+        ended: list[dict[str, Any]] = []
+        while self._crew.ending and self._service._clock.monotonic() < deadline:
+            self._wait(VERSION_SECONDS)
+            ended += passes.run(self._sight(host, 0), passes.SWEEP).ended
+            self._tidy()
+        return tuple(ended)
+
     def _longest(self) -> float:
         """Return after how many seconds to look even without news (D1)."""
         longest = float(self._env.values.number("dispatch_interval_seconds"))
         due = self._board.next_due()
         if due is not None:
             longest = min(longest, max(0.05, due - self._service._clock.now_ms() / 1000))
-        return min(longest, WITH_WORKERS_SECONDS) if self._crew.links else longest
+        longest = min(longest, WITH_WORKERS_SECONDS) if self._crew.links or self._watching else longest
+        return min(longest, SLOT_SECONDS) if self._short else longest
 
     def _wait(self, seconds: float) -> None:
         """Wait for news, at most so long; the store itself is asked each second."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel import find, gate, runs
 from hermes_kanban.kernel.apply import change, move
-from hermes_kanban.model import policy
+from hermes_kanban.model import exits, policy
 from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
@@ -34,6 +34,7 @@ class End(Record):
         exit_code, exit_kind: as the durable exit record has them.
         retry_at: when the provider said that one may try again, epoch seconds.
         terminal: the provider refused credential, model or TLS (exit 78).
+        taken_over: somebody claims the card at this very moment, so that no pause may come between.
         proven: no process of the run is left; False when a host fell silent (P14c).
     """
 
@@ -45,6 +46,7 @@ class End(Record):
     retry_at: int | None = None
     terminal: bool = False
     proven: bool = True
+    taken_over: bool = False
 
 
 def origin(ctx: Context, card: Task) -> str:
@@ -59,7 +61,9 @@ def lapse(ctx: Context, card: Task) -> Task:
         The card, claimable again, or blocked when it lost too many leases without progress (P44).
     """
     run = find.open_run(ctx.tx, card)
-    return end(ctx, card, End(s.RECLAIMED, "lease" if run is None or run.pull else "host_silent"))
+    reason = "lease" if run is None or run.pull else "host_silent"
+    watched = run is not None and run.pull and run.supervised  # a shim of it may live: it is looked after until it ends
+    return end(ctx, card, End(s.RECLAIMED, reason, taken_over=True, proven=not watched))
 
 
 def end(ctx: Context, card: Task, found: End) -> Task:
@@ -68,7 +72,7 @@ def end(ctx: Context, card: Task, found: End) -> Task:
     assert run is not None, "only a running card's run can end (P2)"
     ledger = policy.book(
         _before(card),
-        found.outcome,
+        policy.NOTHING if found.reason in exits.DECIDED else found.outcome,
         terminal=found.terminal,
         progressed=run.progressed,
         max_retries=card.max_retries,
@@ -143,7 +147,8 @@ def _wait(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict
     if found.outcome == s.RATE_LIMITED:
         pause = policy.doubled(ctx.settings.number("rate_limit_cooldown_seconds"), ledger.rate_limits, 3600)
         return {"eligible_at": found.retry_at or ctx.now + pause, "eligible_reason": s.COOL_DOWN}
-    lost = found.outcome == s.RECLAIMED and not run.pull  # who takes a pull card over is there already
+    decided = found.taken_over or found.reason in exits.DECIDED
+    lost = found.outcome == s.RECLAIMED and not run.pull and not decided
     if lost or ledger.failures > card.consecutive_failures:
         base = ctx.settings.number("retry_backoff_seconds")
         times = ledger.reclaims if lost else ledger.failures
@@ -179,6 +184,30 @@ def _quarantine(ctx: Context, card: Task, run: Run, *, by_owner: bool) -> dict[s
     return {"eligible_at": until, "eligible_reason": s.QUARANTINE}
 
 
+def keep_off(ctx: Context, run: Run, reason: str) -> bool:
+    """Prolong the quarantine of a closed run whose processes are known to live (P14c, D14, C16).
+
+    Returns:
+        Whether that had to be done; it leaves an event.
+    """
+    card, last = find.task(ctx.tx, run.task_id), find.last_run(ctx.tx, run.task_id)
+    number = ctx.settings.number
+    pause = number("quarantine_seconds") + 2 * max(run.claim_ttl, number("dispatch_interval_seconds"))
+    if last is None or last.id != run.id or (card.eligible_at or 0) > ctx.now + pause // 2:
+        return False
+    until = ctx.now + pause
+    payload = {"reason": reason, "until": until}
+    change(
+        ctx,
+        card,
+        "reclaim_deferred",
+        {"eligible_at": until, "eligible_reason": s.QUARANTINE},
+        payload,
+        run_id=run.id,
+    )
+    return True
+
+
 def proven_ended(ctx: Context, run: Run) -> Task:
     """Note that no process of a closed run is left; the card's quarantine for it is over (P14c)."""
     card = find.task(ctx.tx, run.task_id)
@@ -192,7 +221,7 @@ def proven_ended(ctx: Context, run: Run) -> Task:
 
 
 def _unproven(ctx: Context, card: Task, run: Run, found: End) -> dict[str, Any]:
-    return {} if found.proven else _quarantine(ctx, card, run, by_owner=False)
+    return {} if found.proven or run.lease_over(ctx.now) else _quarantine(ctx, card, run, by_owner=False)
 
 
 def _facts(found: End, run: Run) -> dict[str, Any]:

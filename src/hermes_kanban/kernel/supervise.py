@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_kanban.base.errors import ClaimLost, Refusal
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.kernel import block, failures, find, finish, gate, release
+from hermes_kanban.kernel import block, failures, find, finish, gate, release, starts
 from hermes_kanban.kernel.apply import NOT_HELD, append_event, change, move
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import blocks, exits
@@ -107,21 +107,27 @@ def renew(ctx: Context, run: Run, lock: str, *, active: bool, idle: int) -> Beat
 def _progress(ctx: Context, run: Run, idle: int) -> dict[str, Any]:
     """Flag a run that lives and gets nowhere: alive and making progress are two clocks (C32)."""
     limit = ctx.settings.number("no_progress_seconds")
-    if not limit or idle < limit:
+    still = _still(ctx, run) if limit and idle >= limit else 0
+    if not limit or still < limit:
         return {"standing_still": False} if run.standing_still else {}
-    row = ctx.tx.one("runs.last_act", task_id=run.task_id, run_id=run.id)
-    last = max((row[0] if row else None) or 0, run.started_at)
-    if ctx.now - last < limit or run.standing_still:
+    if run.standing_still:
         return {}
-    append_event(ctx, "worker_progress", run.task_id, {"standing_still": ctx.now - last}, run_id=run.id)
+    append_event(ctx, "worker_progress", run.task_id, {"standing_still": still}, run_id=run.id)
     return {"standing_still": True}
+
+
+def _still(ctx: Context, run: Run) -> int:
+    """Return for how many seconds the run did nothing on the board."""
+    row = ctx.tx.one("runs.last_act", task_id=run.task_id, run_id=run.id)
+    return ctx.now - max((row[0] if row else None) or 0, run.started_at)
 
 
 def settle(ctx: Context, run: Run, found: ExitRecord | None) -> Task:
     """Book the end of a run's processes, from its exit record, or from the lack of one (P45).
 
     Harmless to repeat. A run that was closed already keeps its outcome and its card (P14b); only what is known of its
-    end is written to its row, and its card's quarantine is over (P14c).
+    end is written to its row, and its card's quarantine is over (P14c). Whose claim it was decides what an end that
+    was no good one leads to (`conclude`), whoever notices it.
     """
     card = find.task(ctx.tx, run.task_id)
     if run.process_state == s.ENDED:
@@ -133,7 +139,23 @@ def settle(ctx: Context, run: Run, found: ExitRecord | None) -> Task:
         return failures.proven_ended(ctx, run)
     if verdict.outcome is None:
         return _by_policy(ctx, card, run, verdict)
+    return conclude(ctx, card, run, verdict)
+
+
+def conclude(ctx: Context, card: Task, run: Run, verdict: Verdict) -> Task:
+    """End an open run whose processes are gone.
+
+    A dispatcher's goes onto the ledger (P40). A bridge's blocks its card with all that is known, for nobody else looks
+    at what that program did; only what says "later" gives the card back: a rate limit, a stop from outside.
+    """
+    if run.pull and not _says_later(verdict):
+        return _hand_over(ctx, card, run, verdict)
     return end(ctx, card, verdict)
+
+
+def _says_later(verdict: Verdict) -> bool:
+    stopped = verdict.reason == "signal" and verdict.exit_kind == "stopped"  # the system goes down, or a person wants it
+    return verdict.outcome in (s.RATE_LIMITED, s.RECLAIMED) or stopped
 
 
 def end(ctx: Context, card: Task, verdict: Verdict, *, proven: bool = True) -> Task:
@@ -159,18 +181,22 @@ def end(ctx: Context, card: Task, verdict: Verdict, *, proven: bool = True) -> T
 
 def _by_policy(ctx: Context, card: Task, run: Run, verdict: Verdict) -> Task:
     """Close the card for a program that cannot do it itself, as its run (success policies of lanes)."""
-    kind = s.BRIDGE if run.pull else s.WORKER
-    acting = ctx.evolve(actor=Actor(kind, run.profile or "", card.id), fence=Fence(run.id, run.claim_lock or ""))
+    acting = _as_run(ctx, card, run)
     lines = [line for line in (verdict.error or "").splitlines() if line.strip()]
     summary = "\n".join(lines[-_SUMMARY_LINES:]) or "it ended well (exit code 0) and said nothing"
+    known = {"exit_code": 0, "exit_kind": "exit", "process_state": s.ENDED}
+    ctx.tx.assign("runs.note", known, where_id=run.id)  # before the closing: nothing of it is left to wait for (P14c)
     try:
-        closed = _closing(acting, card, run, verdict.policy, summary)
+        return _closing(acting, card, run, verdict.policy, summary)
     except Refusal as error:  # the board's rules stand above a lane's policy
         violation = Verdict(s.PROTOCOL_VIOLATION, "policy", f"{verdict.policy} was refused: {error.message}", 0)
-        return end(ctx, card, violation)
-    ctx.tx.assign("runs.note", {"exit_code": 0, "exit_kind": "exit"}, where_id=run.id)
-    failures.proven_ended(ctx, run)
-    return closed
+        return conclude(ctx, card, run, violation)
+
+
+def _as_run(ctx: Context, card: Task, run: Run) -> Context:
+    """Act on the card as whoever claimed it, with the fence of that claim."""
+    kind = s.BRIDGE if run.pull else s.WORKER
+    return ctx.evolve(actor=Actor(kind, run.profile or "", card.id), fence=Fence(run.id, run.claim_lock or ""))
 
 
 def _closing(ctx: Context, card: Task, run: Run, policy: str, summary: str) -> Task:
@@ -188,6 +214,33 @@ def _closing(ctx: Context, card: Task, run: Run, policy: str, summary: str) -> T
     return block.block(ctx, card, fields, s.NEEDS_INPUT).task
 
 
+def _hand_over(ctx: Context, card: Task, run: Run, verdict: Verdict) -> Task:
+    """Block the card of a bridge's run for a person, with the five parts (P25); what is known stays on the run."""
+    known = {"exit_code": verdict.exit_code, "exit_kind": verdict.exit_kind, "error": verdict.error}
+    ctx.tx.assign("runs.note", known | {"process_state": s.ENDED}, where_id=run.id)
+    try:
+        return block.block(_as_run(ctx, card, run), card, _stuck(card, run, verdict), None).task
+    except Refusal:  # a card must never stay behind
+        return end(ctx, card, verdict)
+
+
+_REFUSED = "exit code 78: the provider refused credential, model or TLS"
+_TRY_AGAIN = ("A: try again as it is", "B: change the card or the environment, then try again")
+
+
+def _stuck(card: Task, run: Run, verdict: Verdict) -> blocks.Reason:
+    """Say what became of a bridge's run. The program's words stay within one line: they are no parts of the reason."""
+    said = (_REFUSED if verdict.terminal else "", *(verdict.error or "").splitlines())
+    what = " | ".join(line.strip() for line in said if line.strip())
+    return blocks.from_fields(
+        "auth missing" if verdict.terminal else "environment",
+        f"run {run.id} of {run.profile} ended as {verdict.outcome}: {what or 'it said nothing'}",
+        _TRY_AGAIN,
+        "B, since the same refusal would come again" if verdict.terminal else "B, unless it looks like a passing fault",
+        f"mend what the last words name, then `hermes kanban unblock {card.id} --answer A` (or B: what was changed)",
+    )
+
+
 def extend(ctx: Context, run: Run) -> bool:
     """Extend the claim of a live worker whose time ran out; nobody takes it (D15)."""
     if not run.open or run.claim_expires > ctx.now:
@@ -199,13 +252,20 @@ def extend(ctx: Context, run: Run) -> bool:
 
 
 def defer(ctx: Context, run: Run, reason: str) -> bool:
-    """Keep the claim of a worker that survives its stop, and say so once (D14, C16)."""
+    """Keep the claim of a worker that survives its stop, and say so once (D14, C16).
+
+    The card of a run that was closed already is kept from others as long as that goes on (P14c).
+    """
+    said = False
     if run.open:
         ctx.tx.assign("runs.update_open", {"claim_expires": ctx.now + run.claim_ttl}, where_id=run.id)
+    else:
+        said = failures.keep_off(ctx, run, reason)
     if run.deferred:
         return False
     ctx.tx.assign("runs.note", {"deferred": 1}, where_id=run.id)
-    append_event(ctx, "reclaim_deferred", run.task_id, {"reason": reason}, run_id=run.id)
+    if not said:
+        append_event(ctx, "reclaim_deferred", run.task_id, {"reason": reason}, run_id=run.id)
     return True
 
 
@@ -218,12 +278,13 @@ def never_came_alive(ctx: Context, run: Run, grace: int) -> bool:
     return True
 
 
-def fell_silent(ctx: Context, run: Run, quarantine: int) -> bool:
+def fell_silent(ctx: Context, run: Run, here: starts.Here) -> bool:
     """End a run of another host that renews nothing any more, once lease and quarantine are over (P14c, D3)."""
-    if run.claim_expires + quarantine > ctx.now:
+    if run.process_state == s.ENDED or not starts.silent(run, ctx.now, here):
         return False
     if not run.open:
-        return failures.proven_ended(ctx, run) is not None
+        failures.proven_ended(ctx, run)
+        return True
     verdict = Verdict(s.RECLAIMED, "host_silent", f"host {run.host} fell silent", exit_kind="unknown")
     end(ctx, find.task(ctx.tx, run.task_id), verdict)
     return True
@@ -258,7 +319,7 @@ def spawn_failed(ctx: Context, run: Run, message: str, hint: str) -> Task:
     if not current.open:
         return failures.proven_ended(ctx, current)
     said = f"{message}; {hint}" if hint else message
-    return end(ctx, card, Verdict(s.SPAWN_FAILED, "spawn", said, exit_kind="spawn"))
+    return conclude(ctx, card, current, Verdict(s.SPAWN_FAILED, "spawn", said, exit_kind="spawn"))
 
 
 def handed_back(ctx: Context, run: Run) -> Task:

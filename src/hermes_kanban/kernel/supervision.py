@@ -10,6 +10,7 @@ from hermes_kanban.kernel import claim, failures, find, supervise
 from hermes_kanban.kernel.board import Board
 from hermes_kanban.kernel.claim import ClaimRequest
 from hermes_kanban.kernel.context import Context
+from hermes_kanban.kernel.starts import Here
 from hermes_kanban.model import status as s
 from hermes_kanban.model.actors import Actor
 from hermes_kanban.model.claim import Caps
@@ -78,6 +79,11 @@ class Supervision(Board):
         with self._store.read() as tx:
             return bool(tx.one("claims.is_due", now=tx.now) or tx.one("dispatch.probe_due", now=tx.now))
 
+    def pulled(self) -> tuple[Run, ...]:
+        """Return every open pull claim, whether a shim of it was heard of or not."""
+        with self._store.read() as tx:
+            return tuple(find.run(tx, row[0]) for row in tx.all("runs.pulled"))
+
     # --- starting ------------------------------------------------------------------------------------------
     def claim_for_dispatch(
         self, task: str, *, ttl: int, lane: str, name: str, caps: Caps, facts: Facts = _NOTHING
@@ -98,6 +104,11 @@ class Supervision(Board):
             if not isinstance(taken, Refusal):
                 return taken[0], supervise.opened(ctx, taken[1], facts.as_dict())
         raise taken
+
+    def keep(self, run: int, facts: Facts) -> Run:
+        """Keep on a pull claim what its bridge knows of it before its shim is started."""
+        with self._act(durable=False) as ctx:
+            return supervise.opened(ctx, find.run(ctx.tx, run), facts.as_dict())
 
     def prepare_place(self, card: Task) -> str:
         """Make the card's workspace, outside of any transaction (P11).
@@ -162,8 +173,8 @@ class Supervision(Board):
     def fell_silent(self, run: int) -> bool:
         """End a run of another host that fell silent (P14c)."""
         with self._act() as ctx:
-            quarantine = self._settings.number("quarantine_seconds")
-            return supervise.fell_silent(ctx, find.run(ctx.tx, run), quarantine)
+            here = Here(self._ports.host, self._settings.number("quarantine_seconds"))
+            return supervise.fell_silent(ctx, find.run(ctx.tx, run), here)
 
     def prove_ended(self, run: int) -> Task:
         """Note that no process of a closed run is left: its card may be claimed again (P14c)."""

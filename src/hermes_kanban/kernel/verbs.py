@@ -216,6 +216,11 @@ _SCHEDULE = (
     Parameter("reason", "text", "why"),
     OVERRIDE,
 )
+_TAIL = (TASK, LIMIT.evolve(into="events"), Parameter("follow", "flag", "go on with new ones", of_surface=True))
+_ASSIGN = (TASK, Parameter("who", "name", "a name, or none", positional=True, required=True))
+_PAIR = (TASK.evolve(name="parent", into="parent"), TASK.evolve(name="child", into="child"))
+_HEARTBEAT = (TASK, Parameter("note", "text", "how far the work is"), RUN)
+_UNBLOCK = (TASKS, Parameter("answer", "text", "the answer, or an option's letter"))
 _WATCH = (
     ASSIGNEE,
     TENANT,
@@ -266,14 +271,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("attachments", "look", "the files of a card", "attachments", False, (TASK,)),
     Verb("why", "look", "why a card does not start", "why", False, (TASK,)),
     Verb("events", "look", "the log, oldest first", "events", False, (SINCE, LIMIT, ONE_CARD, KINDS)),
-    Verb(
-        "tail",
-        "look",
-        "the newest events of a card",
-        "show",
-        False,
-        (TASK, LIMIT.evolve(into="events"), Parameter("follow", "flag", "go on with new ones", of_surface=True)),
-    ),
+    Verb("tail", "look", "the newest events of a card", "show", False, _TAIL),
     Verb("watch", "look", "events from now on, a JSON object per line", "follow", False, _WATCH),
     Verb("stats", "look", "counts", "stats", False),
     Verb("verify", "look", "whether log, rows and rules agree", "verify", False),
@@ -290,30 +288,9 @@ VERBS: tuple[Verb, ...] = (
         ),
     ),
     Verb("edit", "cards", "change what is written on a card", "edit", True, _EDIT),
-    Verb(
-        "assign",
-        "cards",
-        "give a card to somebody, or to none",
-        "assign",
-        True,
-        (TASK, Parameter("who", "name", "a name, or none", positional=True, required=True)),
-    ),
-    Verb(
-        "link",
-        "cards",
-        "let the child wait for the parent",
-        "link",
-        True,
-        (TASK.evolve(name="parent", into="parent"), TASK.evolve(name="child", into="child")),
-    ),
-    Verb(
-        "unlink",
-        "cards",
-        "let the child wait no longer",
-        "unlink",
-        True,
-        (TASK.evolve(name="parent", into="parent"), TASK.evolve(name="child", into="child")),
-    ),
+    Verb("assign", "cards", "give a card to somebody, or to none", "assign", True, _ASSIGN),
+    Verb("link", "cards", "let the child wait for the parent", "link", True, _PAIR),
+    Verb("unlink", "cards", "let the child wait no longer", "unlink", True, _PAIR),
     Verb(
         "archive",
         "cards",
@@ -329,14 +306,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb("unarchive", "cards", "bring archived cards back", "unarchive", True, (TASKS,)),
     Verb("claim", "work", "take a card to work on", "claim", True, _CLAIM),
-    Verb(
-        "heartbeat",
-        "work",
-        "renew the claim",
-        "heartbeat",
-        True,
-        (TASK, Parameter("note", "text", "how far the work is"), RUN),
-    ),
+    Verb("heartbeat", "work", "renew the claim", "heartbeat", True, _HEARTBEAT),
     Verb(
         "comment",
         "work",
@@ -384,14 +354,7 @@ VERBS: tuple[Verb, ...] = (
         (TASK, Parameter("text", "text", "what is to be changed", positional=True, required=True), RUN, OVERRIDE),
     ),
     Verb("block", "work", "stop, and say what is needed", "block", True, _BLOCK),
-    Verb(
-        "unblock",
-        "decide",
-        "release held cards",
-        "unblock",
-        True,
-        (TASKS, Parameter("answer", "text", "the answer, or an option's letter")),
-    ),
+    Verb("unblock", "decide", "release held cards", "unblock", True, _UNBLOCK),
     Verb("promote", "decide", "send held cards to work by hand", "promote", True, (TASKS,)),
     Verb("schedule", "decide", "park cards until a time", "schedule", True, _SCHEDULE),
     Verb("reclaim", "decide", "take a card from its run", "reclaim", True, (TASK,)),

@@ -30,6 +30,7 @@ class Order(Record):
             folder, where a new gateway may connect.
         log_bytes: the log is put aside when it grows over this.
         ttl, beat, max_runtime, kill_grace, closing_grace: seconds.
+        patience: seconds to wait for an answer that matters: to the start, and (5 at most) to the end.
         memory_limit: bytes of all processes together, 0 for none.
         wait_for: `leader`, or `all` where the program that is started is a launcher that ends before its work does.
         policy: who closes the card; only passed on.
@@ -50,6 +51,7 @@ class Order(Record):
     max_runtime: float | None = None
     kill_grace: float = 5
     closing_grace: float = 60
+    patience: float = 15
     memory_limit: int = 0
     wait_for: str = LEADER
     policy: str = POLICIES[0]
@@ -113,7 +115,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "argv": _is_command,
     "report": _is_list,
     **dict.fromkeys(("log_bytes", "memory_limit"), _is_count),
-    **dict.fromkeys(("ttl", "beat"), _is_length),
+    **dict.fromkeys(("ttl", "beat", "patience"), _is_length),
     **dict.fromkeys(("kill_grace", "closing_grace"), _is_time),
     "max_runtime": lambda value: value is None or _is_length(value),
     "wait_for": lambda value: value in (LEADER, ALL),

@@ -11,13 +11,14 @@ import re
 import stat
 from collections import deque
 
-from hermes_kanban.model.secrets import Redactor
+from hermes_kanban.model.secrets import Redactor, redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_LINE = 65_536
+KEY_MARK = b"PRIVATE KEY"  # from the first one on, lines are looked at one by one: a block has many
 NEWS_KEPT = 64  # different lines: a loop that repeats a few of them is no progress (C32)
 TAIL_LINES, TAIL_BYTES, TAIL_LINE = 20, 2000, 500
 MOST_PENDING_TAIL = 4096  # bytes of a line that may matter for the tail and for what is news
@@ -71,6 +72,8 @@ class Log:
             self._descriptor = None
 
     def _make_room(self, size: int) -> None:
+        if self._descriptor is not None and not os.fstat(self._descriptor).st_nlink:
+            self.close()  # somebody has removed it
         if self._descriptor is None:
             self._open()
         if self._limit and self._size and self._size + size > self._limit:
@@ -123,6 +126,7 @@ class Output:
         self.retry_after: int | None = None
         self._rest = b""
         self._redactor = Redactor()
+        self._keys = False
         self._said: dict[bytes, None] = {}
         self._last: deque[bytes] = deque(maxlen=3 * TAIL_LINES)  # some of them show nothing
 
@@ -150,17 +154,25 @@ class Output:
         return tuple(reversed(kept))
 
     def _take(self, lines: list[bytes], now: float) -> None:
-        clean = [self._redactor.line(line) for line in lines]
+        clean = self._cleaned(lines)
         for line in clean:
             self._read_off(line[:MOST_PENDING_TAIL], now)
         if data := b"".join(clean):
             self.log.write(data)
 
+    def _cleaned(self, lines: list[bytes]) -> list[bytes]:
+        """Return the lines without secrets; most of the time there are none, and one look at all of them shows it."""
+        together = b"".join(lines)
+        self._keys = self._keys or KEY_MARK in together
+        if not self._keys and redact(together) == together:
+            return lines
+        return [self._redactor.line(line) for line in lines]
+
     def _read_off(self, line: bytes, now: float) -> None:
         """Note what a clean line tells."""
-        said = line.translate(None, DIGITS).strip()
-        if not said:
+        if not line.strip():
             return
+        said = line.translate(None, DIGITS)
         if said not in self._said:
             self.news_at = now
         self._said.pop(said, None)

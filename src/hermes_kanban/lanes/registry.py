@@ -64,12 +64,12 @@ class Health(Record):
 # --- from a name to a lane ------------------------------------------------------------------------------------
 def resolve(env: Environment, assignee: str) -> Lane | NotSpawnable:
     """Return the lane that answers for a name, or why none can (D5, C142). The name is never used as a path."""
-    for source in _SOURCES:
-        found = source(env, assignee) if usable_name(assignee) else None
+    for source in _SOURCES if usable_name(assignee) else ():
+        found = source(env, assignee)
         if found is not None:
             return found
-    known = (*Names(env.home, env.values).lanes(), *Names(env.home, env.values).profiles())
-    near = difflib.get_close_matches(assignee, known, 1)
+    names = Names(env.home, env.values)
+    near = difflib.get_close_matches(assignee, (*names.lanes(), *names.profiles()), 1)
     if assignee in env.values.names("external_assignees"):
         return NotSpawnable(f"{assignee!r} pulls its cards from outside", "wait until it claims the card")
     return NotSpawnable(
@@ -196,7 +196,7 @@ def health(lane: Lane, given: Mapping[str, str] | None = None) -> Health:
     known = settings.inherited(lambda _: True) if given is None else given
     path = environment.search_path(known)
     hidden = environment.withheld(lane, known)
-    program = lane.argv[0]
+    program = lane.argv[0] if lane.argv else ""
     if os.sep in program and not os.path.isabs(program):
         if program.startswith("~"):
             return Health(None, f"no shell reads {program!r}: ~ is not replaced", "write the whole path", hidden)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GO = b"g"
-OWN_DESCRIPTORS = "/dev/fd"
+OWN_DESCRIPTORS = f"{PROC}/self/fd" if sys.platform == "linux" else "/dev/fd"
 OOM_SHIFT, OOM_MOST = 500, 1000  # short of memory, the kernel is to take the worker and not its gateway (C37)
 NOT_STARTED = 127
 COERCED = "LC_CTYPE"  # an interpreter in the C locale sets it for itself and thereby for its children (PEP 538)

@@ -33,16 +33,17 @@ if TYPE_CHECKING:
 
     from hermes_kanban.base.clock import Clock
     from hermes_kanban.lanes.order import Order
+    from hermes_kanban.lanes.runfiles import Identity
     from hermes_kanban.lanes.signals import Signals
 
     Answer = Mapping[str, Any] | None
 
 HELD, WORKING, RECORDING, LEAVING, GONE = "held", "working", "recording", "leaving", "gone"
 CLOSED = "closed"  # what a run can be on the board, in an answer
-GRANT_SECONDS, FAREWELL_SECONDS = 15.0, 5.0
+FAREWELL_SECONDS = 5.0
 FIRST_LOOK, GUARDED_LOOK, LATER_LOOK = 0.5, 1.0, 5.0
 PROGRAM_BEAT = 30.0
-ROUND_ASKED, ROUND_KILLING, ROUND_MOST = 0.1, 0.02, 1.0
+ROUND_ASKED, ROUND_KILLING, ROUND_MOST = 0.5, 0.02, 1.0
 RECORD_AGAIN, RECORD_SECONDS = 1.0, 120.0
 
 
@@ -76,6 +77,7 @@ class Supervisor:
         self._alarms: dict[str, float] = {}
         self._leash, self._stage = Leash(order), leash.GOING
         self._pause = ROUND_KILLING
+        self._stuck: set[Identity] = set()
         self._pulse = Pulse()
         self._set = ProcessSet(os.getpid(), order.lock, subreaper=subreaper)
         self._charge = Charge(order, now)
@@ -127,7 +129,7 @@ class Supervisor:
 
     def _take_signals(self, now: float) -> None:
         caught = self._signals.take()
-        if caught & ENDING:
+        if caught & ENDING and self._is_open():
             self._leash.stop(leash.SIGNAL, now)
         if signal.SIGCHLD in caught:
             self._collect(now)
@@ -147,7 +149,7 @@ class Supervisor:
             self._finish(now)
             return
         self._write_roster()
-        self._alarms["answer"] = now + GRANT_SECONDS
+        self._alarms["answer"] = now + self._order.patience
         self._talk.tell(self._started(), now)
 
     def _granted(self, answer: Answer, now: float) -> None:
@@ -214,6 +216,8 @@ class Supervisor:
     def _told(self, message: Mapping[str, Any]) -> None:
         """Follow an order of a peer."""
         now = self._clock.monotonic()
+        if not self._is_open():
+            return
         if message["do"] == "close":
             self._leash.closed(now)
         elif message["do"] == "stop":
@@ -242,6 +246,8 @@ class Supervisor:
         """Say that the run lives, and whether it does something (P13)."""
         self._seen()
         self._alarms["beat"] = now + self._beat_interval()
+        if self._talk.helper:
+            return  # the last one is still on its way
         output = self._charge.output
         active, idle = self._pulse.active(output.total), int(now - output.news_at)
         self._talk.tell({"op": "beat", **self._who(), "active": active, "idle": idle}, now)
@@ -255,14 +261,22 @@ class Supervisor:
             self._pulse.looked(self._set.ask_to_end(without=self._talk.helper))
             self._alarms["round"] = now + ROUND_ASKED
         elif self._stage == leash.KILLING:
-            self._set.kill(without=self._talk.helper)
+            seen = self._set.kill(without=self._talk.helper)
+            stuck = {entry.identity for entry in seen.members}
+            waits = stuck and stuck <= self._stuck  # they cannot die yet: no use in haste
+            self._pause = min(self._pause * 2, ROUND_MOST) if waits else ROUND_KILLING
+            self._stuck = stuck
             self._alarms["round"] = now + self._pause
-            self._pause = min(self._pause * 2, ROUND_MOST)
         self._look_for_the_end(now)
 
     # --- the end ----------------------------------------------------------------------------------------------
     def _look_for_the_end(self, now: float) -> None:
-        if self._is_open() and self._set.proven_empty(childless=self._childless):
+        """See whether nothing of the run is left; a report program of ours must not stand in the way of the proof."""
+        if not self._is_open():
+            return
+        if self._talk.helper and self._charge.ends.leader is not None and not self._seen().members:
+            self._talk.hush()
+        if self._set.proven_empty(childless=self._childless):
             self._finish(now)
 
     def _finish(self, now: float) -> None:
@@ -297,7 +311,10 @@ class Supervisor:
             self._enter(GONE, now)
 
     def _await_farewell(self, now: float) -> None:
-        self._alarms["answer"] = now + (PROGRAM_SECONDS + 1 if self._talk.helper else FAREWELL_SECONDS)
+        self._alarms["answer"] = now + (PROGRAM_SECONDS + 1 if self._talk.helper else self._patience())
+
+    def _patience(self) -> float:
+        return min(FAREWELL_SECONDS, self._order.patience)
 
     # --- facts ------------------------------------------------------------------------------------------------
     def _is_open(self) -> bool:

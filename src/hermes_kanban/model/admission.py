@@ -143,7 +143,8 @@ def unanswered(name: str, ledger: Ledger) -> Reason | None:
     """Return why nothing of this name can be started, whatever the room, or None (D5, C142)."""
     facts = ledger.facts(name)
     if not facts.lane:
-        return Reason("lane", f"no lane or profile answers for {name!r}: it waits for that bridge's claim", None, "worker")
+        text = f"no lane or profile answers for {name!r}: it waits for that bridge's claim"
+        return Reason("lane", text, None, "worker")
     if facts.problem:
         return Reason("lane_problem", facts.problem, None, s.BY_PERSON)
     return None

@@ -26,6 +26,9 @@ STOPS: dict[str, tuple[str, str]] = {
     "signal": (s.CRASHED, "its shim was told to end it by a signal"),
 }
 
+# Ends that somebody decided, for no fault of the attempt: nothing is spent by them (P44, P12c).
+DECIDED = ("override", "superseded", "gateway_stop", "bridge_stop")
+
 
 @record
 class ExitRecord(Record):

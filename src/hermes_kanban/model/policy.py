@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _COUNTED = (s.SPAWN_FAILED, s.FAILED, s.CRASHED, s.TIMED_OUT)
+NOTHING = ""  # stands for an outcome that spends nothing: somebody decided that the attempt ends
 
 # What a success, a hand-over to review or a person's unblock resets.
 FRESH: dict[str, Any] = {

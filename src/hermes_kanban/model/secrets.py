@@ -79,12 +79,13 @@ ROWS: tuple[_Row, ...] = (
         (b"gl",),
         rb"(?P<it>gl(?<![A-Za-z0-9]gl)(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct)-[\w-]{20,}(?:\.[0-9a-z]+)*)",
     ),
+    _token("GitLab token", b"GR1348941", rb"[\w-]{20,}"),
     _token("Slack token", b"xox", rb"[abceoprs]-[A-Za-z0-9-]{10,}"),
     _token("Slack token", b"xapp-", rb"[0-9]-[A-Za-z0-9-]{20,}"),
     _Row("webhook", (b"hooks.slack.com/",), rb"hooks\.slack\.com/(?P<it>(?:services|workflows|triggers)/[\w/]{20,})"),
     _Row("webhook", (b"/api/webhooks/",), rb"/api/webhooks/(?P<it>[0-9]{10,}/[\w-]{40,})"),
     _Row("bot token", (b":AA",), rb"(?<![0-9])(?P<it>[0-9]{8,10}:AA[\w-]{32,35})(?![\w-])"),
-    *(_token("AWS key", lead, rb"[A-Z2-7]{16}(?![A-Za-z0-9])") for lead in (b"AKIA", b"ASIA", b"ABIA")),
+    *(_token("AWS key", lead, rb"[A-Z0-9]{16}(?![A-Za-z0-9])") for lead in (b"AKIA", b"ASIA", b"ABIA", b"ACCA")),
     _Row(
         "AWS secret key",
         (b"secret",),
@@ -95,12 +96,15 @@ ROWS: tuple[_Row, ...] = (
     _Row("Azure key", (b"8Q~",), rb"(?<![\w~.-])(?P<it>[\w~.-]{3}8Q~[\w~.-]{31,34})(?![\w~-])"),
     _token("Hugging Face token", b"hf_", rb"[A-Za-z0-9]{30,}"),
     _token("npm token", b"npm_", rb"[A-Za-z0-9]{30,}"),
+    _Row("npm token", (b"_authToken=",), rb"_authToken=[ \t]*[\"']?(?P<it>%b[^\s\"']{8,})" % _NO_PLACEHOLDER),
     _token("PyPI token", b"pypi-", rb"Ag[\w-]{30,}"),
     _token("Docker token", b"dckr_", rb"(?:pat|oat)_[\w-]{20,}"),
     *(_token("Stripe key", lead, rb"(?:live|test)_[A-Za-z0-9]{16,}") for lead in (b"sk_", b"rk_")),
     _token("Stripe key", b"whsec_", rb"[A-Za-z0-9+/=]{24,}"),
     *(_token("DigitalOcean token", lead, rb"[0-9a-f]{40,}") for lead in (b"dop_v1_", b"doo_v1_", b"dor_v1_")),
     *(_token("Vault token", lead, rb"[\w-]{20,}") for lead in (b"hvs.", b"hvb.")),
+    _token("Square token", b"sq0", rb"(?:csp|atp)-[\w-]{22,}"),
+    _Row("Mailchimp key", (b"-us",), rb"(?<![A-Za-z0-9])(?P<it>[0-9a-f]{32}-us[0-9]{1,2})(?![A-Za-z0-9])"),
     _token("Databricks token", b"dapi", rb"[0-9a-f]{32}(?:-[0-9])?(?![A-Za-z0-9])"),
     _Row("Shopify token", (b"shp",), rb"(?<![A-Za-z0-9])(?P<it>shp(?:at|ss|ca|pa)_[0-9a-fA-F]{32,})"),
     _token("age key", b"AGE-SECRET-KEY-1", rb"[0-9A-Z]{40,}"),
@@ -132,14 +136,17 @@ _MARKS, _MARKS_OF_ANY_CASE = (
     for any_case in (False, True)
 )
 _KEY_MARK = b"PRIVATE KEY"
-_BEGIN = rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-_END = rb"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+_BEGIN = rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+_END = rb"-{4,5} ?END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _EDGE = rb"(?P<begin>%b)|%b" % (_BEGIN, _END)
 # Whoever only speaks of such a block shows no secret: what counts has a body, whose first line is always long.
-_BLOCK = rb"%b(?>(?:(?!-----)[\s\S]){0,2000}?[A-Za-z0-9+/]{32})(?:(?!-----)[\s\S])*(?:%b)?" % (_BEGIN, _END)
+_BLOCK = rb"%b(?>(?:(?!----)[\s\S]){0,2000}?[A-Za-z0-9+/]{32})(?:(?!----)[\s\S])*(?:%b)?" % (_BEGIN, _END)
 # A line of a body: also quoted, indented, numbered. What repeats gives nothing back, so that no text makes it slow.
 _BODY = rb"[\s\"'|>+0-9]{0,40}(?P<body>[A-Za-z0-9+/]++)=*+(?:[\s\"',]|\\[nr])*+"
 _BEHIND_OTHERS = rb"[A-Za-z0-9+/]{60}"  # a line of a body behind something else: a time, a name
+_AT_ITS_END = (
+    rb"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{16,}+={0,2}[\s\"',]*\Z"  # the same, shorter: only right behind such a line
+)
 _LONG = 32  # characters of a line that begins a body
 
 
@@ -216,7 +223,7 @@ def _is_body(data: bytes, *, in_body: bool) -> bool:
     whole = re.fullmatch(_BODY, data)
     if whole is not None and (in_body or len(whole["body"]) >= _LONG):
         return True
-    return re.search(_BEHIND_OTHERS, data) is not None
+    return re.search(_BEHIND_OTHERS, data) is not None or (in_body and re.search(_AT_ITS_END, data) is not None)
 
 
 def _rows(data: bytes) -> list[tuple[int, _Row]]:

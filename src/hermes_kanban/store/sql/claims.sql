@@ -76,7 +76,10 @@ SELECT t.* FROM tasks AS t WHERE t.id = (
     AND r.host <> :host AND r.claim_expires + :quarantine <= :now AND r.role = :role
     AND (:assignee IS NULL
       OR CASE r.role WHEN 'reviewer' THEN q.reviewer ELSE q.assignee END IS nullif(:assignee, 'none'))
-    AND (:mine IS NULL OR q.implementer IS NOT :mine)
+    AND (:mine IS NULL OR (q.implementer IS NOT :mine AND NOT EXISTS (
+      SELECT 1 FROM task_runs AS w WHERE w.task_id = q.id AND w.role = 'implementer' AND w.profile = :mine
+        AND w.id > coalesce((SELECT max(c.id) FROM task_runs AS c
+                             WHERE c.task_id = q.id AND c.outcome = 'changes_requested'), 0))))
   ORDER BY q.priority DESC, q.seq LIMIT 1);
 
 -- name: claims.due

@@ -104,6 +104,9 @@ UPDATE task_runs SET {assignments} WHERE id = :where_id;
 SELECT r.id FROM task_runs AS r INDEXED BY task_runs_watched
 WHERE r.supervised = 1 AND r.process_state <> 'ended' ORDER BY r.id;
 
+-- name: runs.pulled
+SELECT r.id FROM task_runs AS r INDEXED BY task_runs_lease WHERE r.outcome IS NULL AND r.pull = 1 ORDER BY r.id;
+
 -- name: runs.last_act
 -- When this run last did something itself: a note, a comment, a file (P13). The dispatcher's own events do not count.
 SELECT max(created_at) FROM task_events WHERE task_id = :task_id AND run_id = :run_id AND actor NOT LIKE 'dispatcher:%';

@@ -1,0 +1,125 @@
+"""A worker without a mind: does what its words say, one after the other, and speaks to the board through `hermes`.
+
+    python -I fake_worker.py ACTION [ACTION …]        an action is a word with its arguments: "exit 75", "leave 3"
+
+`obey` makes it a puppet: it reads actions, a line each, from the pipe `$HERMES_HOME/puppets/BOARD.RUN`, and writes each
+line that it has done to the file beside it (`….did`). It needs nothing but the standard library.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+TASK, RUN = os.environ["HERMES_KANBAN_TASK"], os.environ["HERMES_KANBAN_RUN_ID"]
+PUPPETS = os.path.join(os.environ["HERMES_HOME"], "puppets")
+PIPE = os.path.join(PUPPETS, f"{os.environ['HERMES_KANBAN_BOARD']}.{RUN}")
+BLOCK = [
+    *("--cause", "human decision needed", "--what", "told so", "--option", "A: go on", "--option", "B: stop"),
+    *("--recommend", "A", "--next", "choose", "--kind", "needs_input"),
+]
+
+
+def obey() -> None:
+    """Be a puppet until told to end."""
+    os.mkfifo(PIPE, 0o600)
+    descriptor = os.open(PIPE, os.O_RDWR)  # a writer too, so that there is no end between two lines
+    with open(descriptor, encoding="utf-8") as pipe:
+        for line in pipe:
+            act(line.strip())
+            note(f"{PIPE}.did", line.strip())
+
+
+def note(path: str, line: str) -> None:
+    """Append a line in one write, so that those of several processes stay whole."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+def hermes(*words: str) -> None:
+    """Do a verb of the board, whatever comes of it; its words go into the log."""
+    subprocess.run(["hermes", "kanban", *words], stdin=subprocess.DEVNULL, check=False)
+
+
+def complete() -> None:
+    hermes("complete", TASK, "--summary", f"done by run {RUN}")
+
+
+def block() -> None:
+    hermes("block", TASK, *BLOCK)
+
+
+def leave(many: str) -> None:
+    """Leave processes behind that ignore a request to end, each in a session of its own."""
+    for _ in range(int(many)):
+        if os.fork() == 0:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            _for_ever()
+
+
+def bomb(width: str, generations: str) -> None:
+    """Leave processes that fork and end, again and again, in sessions of their own; the last ones stay."""
+    for _ in range(int(width)):
+        if os.fork() == 0:
+            for _ in range(int(generations)):
+                if os.fork():
+                    os._exit(0)
+                os.setsid()
+            _for_ever()
+
+
+def zombie() -> None:
+    """Have a child that has ended and that nobody collects."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def stubborn() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def die(name: str) -> None:
+    os.kill(os.getpid(), getattr(signal, f"SIG{name}"))
+
+
+def work(milliseconds: str) -> None:
+    time.sleep(int(milliseconds) / 1000)
+
+
+def _for_ever() -> None:
+    while True:
+        signal.pause()
+
+
+ACTIONS: dict[str, Callable[..., None]] = {
+    "obey": obey,
+    "hermes": hermes,
+    "complete": complete,
+    "block": block,
+    "leave": leave,
+    "bomb": bomb,
+    "zombie": zombie,
+    "stubborn": stubborn,
+    "die": die,
+    "work": work,
+    "exit": lambda code: os._exit(int(code)),
+    "say": lambda *words: print(*words, flush=True),
+    "note": lambda name, *words: note(os.path.join(PUPPETS, name), " ".join(words)),
+}
+
+
+def act(line: str) -> None:
+    """Do one action."""
+    word, *arguments = line.split()
+    ACTIONS[word](*arguments)
+
+
+if __name__ == "__main__":
+    for action in sys.argv[1:]:
+        act(action)

@@ -1,0 +1,174 @@
+"""The model's other half: runs that a dispatcher starts under a shim, and what the breaker does (P27, P40 to P45)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.stateful.model import Model
+from tests.stateful.rules import Card, Refused, Run, Seat
+
+CLOSING_POLICIES = ("complete", "request_review", "block_for_review")
+COUNTED = ("failed", "crashed", "timed_out", "spawn_failed", "refused")  # refused: by the provider, exit 78
+NAMES = ("bot", "rev", "other")  # for whom there is a lane
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a worker ended, in the words of the rules.
+
+    `means`: the outcome, `violation`, `refused`, `decided` (somebody ended it), `vanished` (no record), or a policy.
+    """
+
+    means: str
+    code: int | None = None
+    signal: int | None = None
+    stop: str = ""
+    retry_after: int | None = None
+    spawn_error: str | None = None
+
+
+WAYS = (
+    Way("violation", code=0),
+    Way("failed", code=1),
+    Way("failed", signal=9, stop="memory"),
+    Way("crashed", signal=11),
+    Way("vanished"),
+    Way("timed_out", signal=15, stop="timed_out"),
+    Way("spawn_failed", spawn_error="no such program"),
+    Way("reclaimed", signal=15, stop="stale"),
+    Way("decided", signal=15, stop="gateway_stop"),
+    Way("rate_limited", code=75),
+    Way("rate_limited", code=75, retry_after=45),
+    Way("refused", code=78),
+    *(Way(policy, code=0) for policy in CLOSING_POLICIES),
+)
+
+
+class Supervised(Model):
+    """The board with its dispatchers: one on this host, one far away."""
+
+    def dispatch(self, card_id: str, name: str, ttl: int, run_id: int, *, far: bool) -> Run:  # P11, P15
+        run = self.claim(Seat(name), card_id, ttl, run_id)
+        run.pull, run.far, run.process = False, far, "starting"
+        return run
+
+    def started(self, run_id: int, *, right: bool) -> None:  # D11
+        run = self.runs[run_id]
+        if not right or not run.open or run.process != "starting":
+            raise Refused("claim_lost")
+        run.process, run.known, run.until = "alive", True, self.now + run.ttl
+
+    def renew(self, run_id: int, *, right: bool) -> tuple[str, bool]:  # P13
+        run = self.runs[run_id]
+        if not right:
+            raise Refused("claim_lost")
+        if not run.open:
+            return "closed", run.by not in ("lease", "override", "end")
+        run.until = max(run.until, self.now + run.ttl)
+        return "open", False
+
+    def extend(self, run_id: int) -> bool:  # D15
+        run = self.runs[run_id]
+        if not run.open or run.until > self.now:
+            return False
+        run.until = self.now + run.ttl
+        return True
+
+    def never_came_alive(self, run_id: int) -> bool:  # D11
+        run = self.runs[run_id]
+        if not run.open or run.process != "starting" or self.now - run.began < self.limits.grace:
+            return False
+        self._end(run, "spawn_failed", None)
+        return True
+
+    def fell_silent(self, run_id: int) -> bool:  # P14c, D3
+        run = self.runs[run_id]
+        if run.process == "ended" or not self.silent(run):
+            return False
+        if run.open:
+            self._end(run, "reclaimed", None)
+        run.process = "ended"
+        return True
+
+    def settle(self, run_id: int, way: Way) -> None:  # P45, P14b
+        run = self.runs[run_id]
+        if run.process == "ended":
+            return
+        if not run.open:
+            run.process = "ended"
+        elif way.means in CLOSING_POLICIES:
+            run.process = "ended"
+            self._by_policy(run, way.means)
+        else:
+            self._end(run, "crashed" if way.means == "vanished" else way.means, way.retry_after)
+
+    def _by_policy(self, run: Run, policy: str) -> None:
+        seat = Seat(run.name, env=(run.id, run.card, True))
+        if policy == "complete" or (policy == "request_review" and run.role == "reviewer"):
+            self.complete(seat, run.card, summary=True, override=False)
+        elif policy == "request_review":
+            self.request_review(seat, run.card, None, override=False)
+        else:
+            self.block(seat, run.card, "needs_input", full=True, override=False)
+
+    def _end(self, run: Run, means: str, retry_after: int | None) -> None:
+        card = self.cards[run.card]
+        run.by, run.process, card.run = "end", "ended", None
+        book: dict[str, Callable[[], None]] = {
+            "violation": lambda: self._violated(card),
+            "rate_limited": lambda: self._limited(card, retry_after),
+            "reclaimed": lambda: self._lost(card, run),
+            "decided": lambda: self._back(card),
+        }
+        book.get(means, lambda: self._failed(card, means))()
+
+    def _back(self, card: Card) -> None:
+        card.status = self.gate(card)  # P32: a review's card is one still
+
+    def _violated(self, card: Card) -> None:  # P41
+        card.failures += 1
+        card.violations += 1
+        card.rate_limits = 0
+        if card.violations >= self.limits.violations:
+            self._trip(card, sticky=True)
+        else:
+            self._back(card)
+
+    def _failed(self, card: Card, means: str) -> None:  # P40, P43
+        assert means in COUNTED
+        card.failures += 1
+        card.counted += 1
+        card.violations = card.rate_limits = 0
+        if means == "refused" or card.counted >= self.limits.failures:
+            self._trip(card, sticky=means == "refused")
+        else:
+            self._back(card)
+
+    def _limited(self, card: Card, retry_after: int | None) -> None:  # P42
+        card.rate_limits += 1
+        growing = min(3600, self.limits.cool_down * 2 ** (card.rate_limits - 1))
+        card.cool_until = self.now + (growing if retry_after is None else retry_after)
+        self._back(card)
+
+    def probe(self) -> tuple[str, ...]:  # P27
+        due = [c for c in self.cards.values() if c.status == "blocked" and (c.probe_at or self.now + 1) <= self.now]
+        for card in due:
+            card.probe_at, card.status = None, self.gate(card)
+        return tuple(card.id for card in sorted(due, key=lambda c: c.seq))
+
+    def planned(self) -> list[str]:
+        """What the dispatcher would start with all the room there is (P16, P30b, C136)."""
+
+        def whose(card: Card) -> str | None:
+            return card.reviewer if card.phase == "review" else card.assignee
+
+        found = [
+            card
+            for card in self.cards.values()
+            if card.status in ("ready", "review")
+            and self.may_start(card)
+            and whose(card) in NAMES
+            and not self._own_work(whose(card) or "", False, card)
+        ]
+        return [card.id for card in sorted(found, key=lambda c: (-c.priority, c.seq))]
