@@ -84,7 +84,7 @@ class Scene:
         """Return what is booked now."""
         mine = self.runs[death]
         card = self.home.card(mine.task_id)
-        run = next(run for run in self.home.board.runs(mine.task_id) if run.id == mine.id)
+        run = self.home.find(mine)
         counters = (card.consecutive_failures, card.counted_failures, card.violation_streak)
         streaks = (card.reclaim_streak, card.rate_limit_streak)
         return Verdict(card.status, run.outcome, run.exit_code, run.exit_kind, *counters, *streaks)

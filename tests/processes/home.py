@@ -161,6 +161,10 @@ class Home:
         """Return the last attempt at a card."""
         return next(reversed(self.board.runs(task)), None)
 
+    def find(self, run: Run) -> Run:
+        """Return a run as it is now."""
+        return next(found for found in self.board.runs(run.task_id) if found.id == run.id)
+
     def kinds(self, task: str) -> list[str]:
         """Return the kinds of a card's events, in order."""
         return [event.kind for event in self.board.events(limit=10_000, task=task)]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hermes_kanban.lanes import proctable
 from hermes_kanban.model import status as s
+from hermes_kanban.model.run import Run
 from tests.processes import deaths
 from tests.processes.deaths import COLUMNS, DEATHS, Column, Scene, Verdict
 from tests.processes.home import Home, home, kill
+
+REFUSED_BY_STATE = 4  # exit code
 
 
 @pytest.fixture
@@ -51,28 +55,33 @@ OTHER = {"HERMES_KANBAN_HOST": "other"}
 SILENT = Verdict(s.READY, s.RECLAIMED, None, "unknown", reclaims=1)
 
 
-def a_gateway(here: Home, _task: str) -> None:
+def a_gateway(here: Home, _run: Run) -> None:
     here.gateway()
 
 
-def a_pass(here: Home, _task: str) -> None:
-    assert here.dispatch()["ended"] == []  # not yet
-    _pass_time(TTL + QUARANTINE)
-    here.dispatch()
+def a_pass(here: Home, run: Run) -> None:
+    assert here.dispatch()["ended"] == []  # its lease is not over
+    _fall_silent(here, run)
+    assert len(here.dispatch()["ended"]) == 1
 
 
-def a_claimer(here: Home, task: str) -> None:
-    assert here.hermes("claim", task).code == deaths.NOT_CLAIMABLE
-    _pass_time(TTL + QUARANTINE)
-    assert here.hermes.ok("claim", "--next").startswith(task)
+def a_claimer(here: Home, run: Run) -> None:
+    assert here.hermes("claim", run.task_id).code == REFUSED_BY_STATE
+    _fall_silent(here, run)
+    assert here.hermes.ok("claim", "--next").startswith(run.task_id)
 
 
 NOTICERS = {"a gateway": a_gateway, "a single pass": a_pass, "a claimer": a_claimer}
 
 
+def _fall_silent(here: Home, run: Run) -> None:
+    """Wait until the last sign of life of a run is too long ago, which the clock alone decides."""
+    here.until(lambda: time.time() > here.find(run).claim_expires + QUARANTINE)
+
+
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Scene]:
-    """A home in which another host has started a worker, and dispatches no more."""
+    """A home in which another host started a worker, which runs on while nobody dispatches."""
     values = deaths.VALUES | {"claim_ttl_seconds": TTL, "quarantine_seconds": QUARANTINE}
     with home(tmp_path, deaths.LANES, **values) as here:
         made = Scene(here)
@@ -83,12 +92,44 @@ def other(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("notice", NOTICERS.values(), ids=NOTICERS.keys())
-def test_a_host_that_fell_silent_is_judged_by_time_alone(
-    other: Scene, notice: Callable[[Home, str], None]
-) -> None:  # D3, P14c, C25, C46
+def test_a_host_that_fell_silent_is_judged_by_time_alone(  # D3, P14c, C25, C46
+    other: Scene, notice: Callable[[Home, Run], None]
+) -> None:
     here, run = other.home, other.runs["away"]
     deaths.vanished(other, run)
-    notice(here, run.task_id)
+    notice(here, run)
     here.until(lambda: other.booked("away"))
-    assert other.verdict("away").evolve(status=s.READY) == SILENT
+    assert replace(other.verdict("away"), status=s.READY) == SILENT
+    assert here.board.verify() == ()
+
+
+def test_a_live_worker_of_another_host_is_left_alone(other: Scene) -> None:  # D3, D13, C25
+    here, run = other.home, other.runs["away"]
+    here.gateway()
+    _outlive(here, run)
+    assert here.hermes("claim", run.task_id).code == REFUSED_BY_STATE
+    here.tell(run, "exit 1")  # its shim reports that by itself
+    here.until(lambda: other.booked("away"))
+    assert other.verdict("away") == DEATHS["1"].verdict
+    assert here.board.verify() == ()
+
+
+def _outlive(here: Home, run: Run) -> None:
+    """Wait until a run was renewed so often that without it somebody else would have it by now."""
+    until = run.claim_expires + QUARANTINE + 1
+    here.until(lambda: time.time() > until)
+
+
+def test_a_sleeper_that_lost_its_card_is_sent_home_when_it_wakes(other: Scene) -> None:  # D11, P12c, P14
+    here, run = other.home, other.runs["away"]
+    everybody = here.marked(run)
+    for pid in everybody:
+        kill(pid, signal.SIGSTOP)
+    _fall_silent(here, run)
+    here.hermes.ok("claim", "--next")
+    taken = here.card(run.task_id)
+    for pid in everybody:
+        kill(pid, signal.SIGCONT)
+    here.until(lambda: not here.marked(run))
+    assert here.card(run.task_id) == taken
     assert here.board.verify() == ()

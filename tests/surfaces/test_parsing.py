@@ -80,7 +80,7 @@ def test_every_verb_explains_itself(verb: Verb) -> None:
     with pytest.raises(Helped) as helped:
         parse(verb, ["--help"])
     text = str(helped.value)
-    assert text.startswith(f"usage: hermes kanban {verb.name}")
+    assert text.startswith(f"usage: {verb.command}")
     for parameter in verb.parameters:
         assert parameter.help in text
     assert len(usage.usage_line(verb)) <= 120

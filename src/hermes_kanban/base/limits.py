@@ -24,6 +24,7 @@ LIMITS: dict[str, Limit] = {
     "max_runtime": Limit(1, 2_592_000, "seconds"),
     "max_retries": Limit(1, 1000, "failures"),
     "max_concurrency": Limit(0, 10_000, "workers"),
+    "concurrency": Limit(1, 1000, "cards"),
     "goal_max_turns": Limit(1, 1000, "turns"),
     "limit": Limit(1, 100_000, "rows"),
     "since": Limit(0, 2**62, "event id"),

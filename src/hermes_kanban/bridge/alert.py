@@ -1,7 +1,7 @@
 """The alert channel: the one way to tell somebody when the board itself cannot be told.
 
-The command is a list of words that no shell reads; it gets one JSON object on standard input. What it prints is nobody's
-to see: it may hold its own secrets.
+The command is a list of words that no shell reads; it gets one JSON object on standard input. What it prints is not
+shown: it may hold its own secrets.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ from hermes_kanban.dispatcher import unattended
 from hermes_kanban.dispatcher.host import LocalHost
 from hermes_kanban.dispatcher.reap import Reaper
 from hermes_kanban.dispatcher.spawn import Shim, Spawner, Taken
-from hermes_kanban.kernel.supervision import Facts
-from hermes_kanban.lanes import runfiles
+from hermes_kanban.lanes import answers, runfiles
+from hermes_kanban.lanes.settling import Pauses
 from hermes_kanban.model import exits
-from hermes_kanban.model import status as s
 from hermes_kanban.model.exits import ExitRecord
 from hermes_kanban.model.run import Run
 
@@ -60,9 +59,10 @@ class Desk:
     def __init__(self, env: Environment, place: Place, job: Job, clock: Clock) -> None:
         self._env, self._place, self._job, self._clock = env, place, job, clock
         self.board = compose.open_supervision(env, place, bridge=job.name)
-        self._host = LocalHost(env)
-        self._reaper = Reaper(self.board, place.runs, env.host, env.values)
-        self._starter = Starter(env, place, self.board, self._host)
+        self._pauses = Pauses(env.home)
+        self._files = answers.Desk(place.runs, self._pauses)
+        self._reaper = Reaper(self.board, self._files, env.host, env.values)
+        self._starter = Starter(env, place, self.board, LocalHost(env))
 
     @property
     def now(self) -> int:
@@ -84,7 +84,7 @@ class Desk:
 
     def cool_until(self) -> int:
         """Return until when the provider of this lane wants to be left alone, epoch seconds (P44)."""
-        return self._host.slots.cool_until(self._job.lane.name)
+        return self._pauses.until(self._job.lane.name)
 
     def sweep(self) -> bool:
         """Book what ended unseen on a board without a dispatcher; True when anything had (C46)."""
@@ -103,7 +103,7 @@ class Desk:
         """
         log = os.path.join(self._place.logs, f"{made.task.id}.log")
         try:
-            run = self.board.keep(made.run.id, Facts(log_path=log))
+            run = self.board.keep(made.run.id, self._job.lane.name, log)
             lock = runfiles.take_lock(self._place.runs, made.run.id)
         except Refusal as error:
             self.board.give_back(made, error)
@@ -115,6 +115,10 @@ class Desk:
         run = made.run
         self.board.settle(run.id, ExitRecord(run.id, run.task_id, run.claim_lock or "", stop=STOPPED))
 
+    def answer(self, number: int, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what a shim is answered, None where it must ask again."""
+        return answers.answer(self.board, self._files, number, message)
+
     # --- the end -----------------------------------------------------------------------------------------------
     def book(self, number: int) -> tuple[Run, Task] | None:
         """Book the end of a run and return it with its card; None while a process of it may be left (P45, D13).
@@ -123,12 +127,7 @@ class Desk:
             Refusal: the store cannot be used now; the exit record stays where it is.
         """
         ended = self._reaper.collect(self.board.run(number))
-        if ended is None:
-            return None
-        after = self.board.run(number)
-        if after.outcome == s.RATE_LIMITED and ended.card.eligible_at:
-            self._host.slots.cool(self._job.lane.name, ended.card.eligible_at)
-        return after, ended.card
+        return (self.board.run(number), ended.card) if ended else None
 
     def left_behind(self) -> tuple[tuple[Run, bool], ...]:
         """Return the runs of bridges on this host that are not booked, each with whether it goes on.

@@ -26,7 +26,7 @@ from hermes_kanban.bridge.desk import STOPPED, Desk
 from hermes_kanban.bridge.say import say
 from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
-from hermes_kanban.lanes import answers, launch
+from hermes_kanban.lanes import launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class Bridge:
             hold.again = hold.again or self._clock.monotonic()
 
     def _answer(self, hold: Hold, message: dict[str, Any]) -> None:
-        answer = answers.answer(self._desk.board, self._place.runs, hold.run, message)
+        answer = self._desk.answer(hold.run, message)
         if answer is None or hold.link is None:
             return
         hold.link.say(answer)

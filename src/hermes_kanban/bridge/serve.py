@@ -1,4 +1,4 @@
-"""Runs a bridge in a thread of its own, so that a signal is heard whatever its loop waits for (git, a lock, an alert)."""
+"""Runs a bridge in a thread of its own: a signal is heard whatever its loop waits for (git, a lock, an alert)."""
 
 from __future__ import annotations
 

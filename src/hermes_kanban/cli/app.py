@@ -30,6 +30,7 @@ MODULES = {
     "files": ("attach", "attachments", "attach-rm"),
     "decide": ("unblock", "promote", "schedule", "reclaim", "reopen"),
     "processes": ("gateway start", "gateway status", "gateway stop", "dispatch", "daemon"),
+    "bridge": ("bridge",),
     "admin": ("init", "boards list", "boards show", "boards create", "boards switch"),
     "lanes": ("lanes list", "lanes add", "lanes rm"),
 }
@@ -37,6 +38,7 @@ MODULE_OF = {verb: module for module, names in MODULES.items() for verb in names
 GROUPS = ("kanban", "gateway")
 LASTING = (
     "board",
+    "bridge",
     "claim",
     "daemon",
     "gateway start",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import time
 
 from hermes_kanban import boards, compose
 from hermes_kanban.base.clock import SystemClock
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PASS_SECONDS = 30.0
 _STOP_SECONDS = 8.0
+_LOOK_SECONDS = 0.05
 
 
 def _only_people(call: Call, place: boards.Place) -> None:
@@ -123,7 +124,7 @@ def gateway_stop(call: Call) -> int:
     while gateway.running(call.env.home):
         if SystemClock().monotonic() > deadline:
             raise Retryable("a gateway does not stop", hint=f"look at its process: {found[0]['pid']}")
-        time.sleep(0.05)
+        select.select([], [], [], _LOOK_SECONDS)
     rows = [_board_status(call, name) for name in boards.names(call.env.home, call.env.variables)]
     workers = [{"board": row["board"]} | run for row in rows for run in row["workers"]]
     document = {"stopped": [facts["pid"] for facts in found], "workers": workers}

@@ -8,7 +8,7 @@ from hermes_kanban.base import settings
 from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
 from hermes_kanban.dispatcher.spawn import Shim, Spawner, Taken
-from hermes_kanban.lanes import answers, launch, runfiles
+from hermes_kanban.lanes import answers, launch
 from hermes_kanban.lanes.settling import Pauses
 from hermes_kanban.model import status as s
 
@@ -111,7 +111,7 @@ class Crew:
     def adopt(self, runs: tuple[Run, ...]) -> None:
         """Connect to the shims that run on since a former dispatcher (D6)."""
         for run in runs:
-            if run.host == self._env.host and runfiles.held(self._place.runs, run.id):
+            if run.host == self._env.host:
                 self._link(run)
 
     def _link(self, run: Run) -> Link | None:

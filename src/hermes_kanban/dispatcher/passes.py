@@ -5,7 +5,7 @@ A failure on one card is noted and does not stop the others.
 
 from __future__ import annotations
 
-from hermes_kanban.base.errors import Refusal, Retryable, StateRefusal, StoreRefused
+from hermes_kanban.base.errors import Refusal, Retryable, StateRefusal, StoreIo, StoreRefused
 from hermes_kanban.dispatcher.report import PassReport, reason
 from hermes_kanban.model import admission
 
@@ -121,6 +121,14 @@ def each(sight: Sight, what: str, act: Callable[[], None]) -> None:
         sight.errors.append(f"{what}: {error.message}")
 
 
+def each_run(sight: Sight, run_: Run, act: Callable[[], None]) -> None:
+    """The same about an attempt: a file of it that cannot be read is its own trouble, not the board's."""
+    try:
+        each(sight, run_.task_id, act)
+    except StoreIo as error:  # where it is the board's own file, the next phase meets it too
+        sight.errors.append(f"{run_.task_id}: {error.message}")
+
+
 # --- the phases -----------------------------------------------------------------------------------------------
 def collect(sight: Sight) -> None:
     """Book the ends of this host's runs (D2); others are judged by their lease alone (D3, C25)."""
@@ -134,7 +142,7 @@ def collect(sight: Sight) -> None:
             else:
                 left.append(found)
 
-        each(sight, run_.task_id, one)
+        each_run(sight, run_, one)
     sight.runs = tuple(left)
 
 
@@ -142,9 +150,9 @@ def check(sight: Sight) -> None:
     """Look after what lives: leases, silence, the time of its run, workers that outlive their card (D14 to D16)."""
     for run_ in sight.runs:
         if sight.reaper.ours(run_):
-            each(sight, run_.task_id, lambda found=run_: _look_after(sight, found))  # type: ignore[misc]
+            each_run(sight, run_, lambda found=run_: _look_after(sight, found))  # type: ignore[misc]
         elif run_.claim_expires < sight.now:
-            each(sight, run_.task_id, lambda found=run_: _foreign(sight, found))  # type: ignore[misc]
+            each_run(sight, run_, lambda found=run_: _foreign(sight, found))  # type: ignore[misc]
 
 
 def _foreign(sight: Sight, run_: Run) -> None:

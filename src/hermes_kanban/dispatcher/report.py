@@ -42,7 +42,7 @@ class PassReport(Record):
     @property
     def quiet(self) -> bool:
         """Whether nothing happened that anybody would want to read."""
-        return not (self.started or self.ended or self.released or self.probed or self.errors)
+        return not (self.started or self.ended or self.released or self.probed)
 
 
 def reason(found: Reason) -> dict[str, Any]:

@@ -189,6 +189,7 @@ class BoardService:
 
     def note(self, report: PassReport) -> None:
         """Keep how the last pass went, for readers in other processes too (D9)."""
+        former = self.last_report.errors if self.last_report else ()  # the same again is no news
         self.last_pass_ms, self.last_report = self._clock.now_ms(), report
         self._report_trouble("")
         self._lease.write(
@@ -204,7 +205,7 @@ class BoardService:
             }
         )
         self._say_unanswered(report)
-        if not report.quiet:
+        if not report.quiet or report.errors != former:
             self._say(
                 "pass", board=self.place.slug, **{n: v for n, v in report.as_dict().items() if v and n != "board"}
             )
@@ -238,6 +239,7 @@ class Session:
         if server is not None:
             self._selector.register(server, selectors.EVENT_READ, "control")
         self._short = False
+        self._watching = False  # somebody of whom no news comes may have ended, or fallen silent
         self._crew.adopt(self._board.watched())
 
     def loop(self) -> None:

@@ -73,11 +73,18 @@ class Spawner:
             return slots
         try:
             card, run = self._claim(planned, lane)
-            lock = runfiles.take_lock(self._place.runs, run.id)
+            return Taken(card, run, lane, self._lock(run), slots)
         except BaseException:
             release(slots)
             raise
-        return Taken(card, run, lane, lock, slots)
+
+    def _lock(self, run: Run) -> int:
+        """Take the run's lock; where that cannot be done the claim is given up at once."""
+        try:
+            return runfiles.take_lock(self._place.runs, run.id)
+        except Refusal:
+            self._board.hand_back(run)
+            raise
 
     def _claim(self, planned: Planned, lane: Lane) -> tuple[Task, Run]:
         values = self._env.values

@@ -40,7 +40,7 @@ class Caller(Record):
         interactive: standard input is a person's terminal.
         role: HERMES_KANBAN_ROLE.
         task, run, lock: HERMES_KANBAN_TASK, _RUN_ID, _CLAIM_LOCK as they stand (None: not set).
-        delegated: the mark of a delegated child is set (P71).
+        delegated: the mark of a delegated child is set in a worker's environment, or inside of a run (P71).
         inside_shim: an ancestor is a shim; `shim_run` is its run if that is of this board, `shim` its pid and start.
         tickets: of this caller, newest run first.
         pid: the process that asks (for a lock's text).
@@ -80,11 +80,11 @@ def identify(
         by_run: the verb acts through a run, so that it must be clear through which (P12b).
 
     Raises:
-        ClaimLost: a run was named of which the caller has neither ticket nor lock, or an owner that lost a claim
-            of this card did not say which run it means (P12b).
+        ClaimLost: a run was named of which the caller has neither ticket nor lock, an owner that lost a claim of this
+            card did not say which run it means (P12b), or the run that the caller is inside of is over (P14b).
     """
     if caller.inside_shim:
-        return _inside_run(tx, caller, run)
+        return _inside_run(tx, caller, task_id, run)
     if run is None and task_id is not None:
         found = _ticketed(tx, caller, task_id, by_run=by_run, still_open=True)
         if found:
@@ -107,7 +107,7 @@ def without_card(caller: Caller) -> Actor:
     return _free_actor(caller)
 
 
-def _inside_run(tx: Transaction, caller: Caller, named: int | None) -> Identity:
+def _inside_run(tx: Transaction, caller: Caller, task_id: str | None, named: int | None) -> Identity:
     """An ancestor is a shim: the caller is inside that run, whatever its environment says."""
     row = tx.one("runs.by_id", id=caller.shim_run) if caller.shim_run is not None else None
     held: Run | None = find.run(tx, caller.shim_run) if row and caller.shim_run is not None else None
@@ -115,11 +115,23 @@ def _inside_run(tx: Transaction, caller: Caller, named: int | None) -> Identity:
         return Identity(
             Actor(s.WORKER, caller.name, delegated=caller.delegated), _NEVER
         )  # the board knows another shim
+    if not held.open and task_id != held.task_id:
+        raise _over(held)
     kind = s.ORCHESTRATOR if held.orchestrates else s.WORKER
     actor = Actor(kind, held.profile or caller.name, task_id=held.task_id, delegated=caller.delegated)
     if named is not None and named != held.id:
         return Identity(actor, Fence(named, caller.lock or ""))
     return Identity(actor, Fence(held.id, held.claim_lock or ""))
+
+
+def _over(run: Run) -> ClaimLost:
+    """Build the refusal for what a closed run left running: its rights ended with it (P14b)."""
+    return ClaimLost(
+        f"run {run.id} of {run.task_id} is over: what it left running may only read",
+        hint="end this process: it is stopped before long",
+        task_id=run.task_id,
+        run_shown=run.id,
+    )
 
 
 def _from_environment(caller: Caller, named: int | None) -> Identity:

@@ -154,7 +154,7 @@ def conclude(ctx: Context, card: Task, run: Run, verdict: Verdict) -> Task:
 
 
 def _says_later(verdict: Verdict) -> bool:
-    stopped = verdict.reason == "signal" and verdict.exit_kind == "stopped"  # the system goes down, or a person wants it
+    stopped = verdict.reason == "signal" and verdict.exit_kind == "stopped"  # the system goes down, or a person stops it
     return verdict.outcome in (s.RATE_LIMITED, s.RECLAIMED) or stopped
 
 

@@ -105,10 +105,10 @@ class Supervision(Board):
                 return taken[0], supervise.opened(ctx, taken[1], facts.as_dict())
         raise taken
 
-    def keep(self, run: int, facts: Facts) -> Run:
+    def keep(self, run: int, lane: str, log_path: str) -> Run:
         """Keep on a pull claim what its bridge knows of it before its shim is started."""
         with self._act(durable=False) as ctx:
-            return supervise.opened(ctx, find.run(ctx.tx, run), facts.as_dict())
+            return supervise.opened(ctx, find.run(ctx.tx, run), {"lane": lane, "log_path": log_path})
 
     def prepare_place(self, card: Task) -> str:
         """Make the card's workspace, outside of any transaction (P11).

@@ -255,6 +255,18 @@ _GATEWAY = (
     Parameter("no-dispatch", "flag", "without the dispatcher"),
     Parameter("stop-workers", "flag", "end the workers too when the gateway is stopped"),
 )
+_BRIDGE = (
+    Parameter("argv", "words", "the program and its arguments, behind `--`", positional=True, many=True),
+    Parameter("assignee", "name", "whose cards; the bridge goes by this name too"),
+    Parameter("lane", "name", "a lane of this home, instead of a program"),
+    Parameter("ttl", "seconds", "a claim is over after so long without a sign of life", limit="ttl"),
+    Parameter("concurrency", "int", "how many cards at once (1)", limit="concurrency"),
+    Parameter("review", "flag", "take reviews instead of work"),
+    Parameter("on-success", "choice", "who closes the card after exit code 0", choices=_POLICIES),
+    Parameter("alert-cmd", "line", "run this when the board cannot be told; facts come as JSON on its input"),
+    Parameter("once", "flag", "leave when nothing is ready and nothing runs"),
+    Parameter("stop-workers", "flag", "end the workers too when the bridge is stopped"),
+)
 _WORKERS = Parameter("workers", "flag", "end the workers too")
 _DISPATCH = (
     Parameter("dry-run", "flag", "only show what a pass would start; nothing is changed"),
@@ -371,6 +383,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("gateway status", "processes", "who dispatches which board, and what runs", "", False),
     Verb("gateway stop", "processes", "stop the gateways of this home; workers run on", "", True, (_WORKERS,)),
     Verb("dispatch", "processes", "do one pass: start what is ready", "", True, _DISPATCH),
+    Verb("bridge", "processes", "claim the cards of a name, and run a program for each", "", True, _BRIDGE),
     Verb("daemon", "processes", "an old word for `gateway start`, for one board", "", True),
 )
 

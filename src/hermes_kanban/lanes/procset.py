@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hermes_kanban.lanes.runfiles import Roster
 
 ROUNDS = 40  # of stopping what is new; whoever still forks faster is killed in the next attempt
+BURST = 200  # looks at our children, a few microseconds each
 UNSEEN_SECONDS = 6.0  # a shim looks at its processes at least once in 5 s
 PAUSE = 0.02
 KILLING_SECONDS = 5.0
@@ -105,6 +106,8 @@ class ProcessSet:
     def kill(self, *, without: int = 0) -> Look:
         """Kill the members: stop all until no new ones appear, then SIGKILL; who cannot die yet is left (D14)."""
         kill_all(lambda: self.look(without=without).members, all_groups=True)
+        if self._subreaper:
+            _kill_children(without)
         return self.look(without=without)
 
 
@@ -131,6 +134,27 @@ def kill_all(look: Callable[[], tuple[Entry, ...]], *, all_groups: bool = False)
         _kill_group(group)
     for entry in seen:
         proctable.send(entry, signal.SIGKILL)
+
+
+def _kill_children(without: int) -> None:
+    """Kill whoever becomes a child of ours within the next moment.
+
+    A process that forks and ends all the time is a new one before a look is over, but it is always our child: the
+    kernel hands it to us when its parent ends. That list is short and quickly read, and none of its pids can be
+    another's, since only we collect them.
+    """
+    done = {without}
+    for _ in range(BURST):
+        for pid in proctable.children() - done:
+            done.add(pid)
+            _kill_child(pid)
+
+
+def _kill_child(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return
 
 
 def _kill_group(group: int) -> None:

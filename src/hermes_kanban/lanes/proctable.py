@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MARK = b"HERMES_KANBAN_CLAIM_LOCK="  # unique to a run, in the environment of everything below its shim
 MOST_STAT_BYTES = 4096
+MOST_LISTED_BYTES = 1_048_576
 MOST_ENVIRONMENT_BYTES = 4_194_304
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -76,6 +77,12 @@ def entry_of(pid: int) -> Entry | None:
     cpu = sum(map(int, f[TIMES])) / TICKS
     state, started, memory = f[STATE].decode(), f[STARTED].decode(), int(f[RESIDENT]) * PAGE
     return Entry(pid, int(f[PARENT]), int(f[GROUP]), int(f[SESSION]), started, state, memory, cpu)
+
+
+def children() -> set[int]:
+    """Return the pids of this process's own children, zombies too; none where the kernel does not list them."""
+    listed = _read(f"{PROC}/self/task/{os.getpid()}/children", MOST_LISTED_BYTES)
+    return set(map(int, listed.split()))
 
 
 def marked(pids: Iterable[int], mark: str) -> set[int]:

@@ -204,6 +204,7 @@ def _facts(task: Task, now: int) -> tuple[tuple[str, str], ...]:
         ("claimed until", f"{age(task.claim_expires, now)} (run {task.current_run_id})" if task.current_run_id else ""),
         ("starts", age(task.scheduled_at, now)),
         ("not before", f"{age(task.eligible_at, now)} ({task.eligible_reason})" if _cooling(task, now) else ""),
+        ("tried once more", age(task.probe_at, now)),
         ("failures in a row", str(task.consecutive_failures) if task.consecutive_failures else ""),
         ("last error", safe(task.last_failure_error or "")),
     )
@@ -267,7 +268,7 @@ def runs(found: Sequence[Run], now: int, style: Style = PLAIN) -> str:
             str(run.id),
             run.role,
             safe(run.profile or run.claimed_by),
-            run.outcome or "open",
+            run.outcome or ("open, stands still" if run.standing_still else "open"),
             age(run.started_at, now),
             span((run.ended_at or now) - run.started_at),
             safe(first_line(run.summary or run.error or run.end_reason or run.heartbeat_note) or ""),
