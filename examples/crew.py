@@ -77,12 +77,14 @@ class News:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
 
     def _read(self, lines: IO[bytes]) -> None:
         try:
-            for line in lines:
-                self._lines.put(json.loads(line))
+            with lines:
+                for line in lines:
+                    self._lines.put(json.loads(line))
         finally:
             self._lines.put(None)
 
@@ -106,7 +108,9 @@ class News:
         """End `watch` with SIGINT; return its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-        return _end_of(self._process)
+        code = _end_of(self._process)
+        self._reader.join()
+        return code
 
 
 # --- what is left ---------------------------------------------------------------------------------------------

@@ -87,9 +87,7 @@ def hand_over_lines(found: Sequence[HandOver], titles: Mapping[str, str]) -> Ite
     yield f"  {'card':12} {'was free since':18} {'claimed':>10} {'process':>10} {'program':>10}"
     for one in found:
         yield f"  {titles[one.task_id]:12} {one.why:18} {_cells(one.waits)}"
-    columns = [
-        [wait for wait in column if wait is not None] for column in zip(*(one.waits for one in found), strict=True)
-    ]
+    columns = [[wait for one in found if (wait := one.waits[at]) is not None] for at in range(3)]
     for name, figure in (("p50", median), ("max", max)):
         yield f"  {name:12} {'':18} {_cells([round(figure(column)) if column else None for column in columns])}"
 

@@ -42,9 +42,9 @@ class Loop:
     def __init__(self, service: BoardService, former: Loop | None) -> None:
         self.service = service
         self.database = service.place.database
+        self.error: str = ""
         self._known = former.error if former else ""
         self.thread = threading.Thread(target=self._run, name=service.place.slug, daemon=True)
-        self.error = ""
         self.thread.start()
 
     def _run(self) -> None:

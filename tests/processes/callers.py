@@ -49,11 +49,12 @@ class Worker:
     Args:
         here: the home.
         lane: whose card it is.
+        task: a card that waits for that lane; by default one is made.
     """
 
-    def __init__(self, here: Home, lane: str = WORKER) -> None:
+    def __init__(self, here: Home, lane: str = WORKER, task: str = "") -> None:
         self.here, self.lane = here, lane
-        self.task = here.create(f"for {lane}", lane=lane)
+        self.task = task or here.create(f"for {lane}", lane=lane)
         self.run: Run = here.alive(self.task)
         pipe = here.path / _FOLDER / str(self.run.id)
         here.until(Path(f"{pipe}.out").exists)  # and then each end waits for the other
@@ -83,6 +84,59 @@ class Worker:
     def kanban(self, *words: str) -> tuple[int, str]:
         """Do a verb of the board."""
         return self(shlex.join(["hermes", "kanban", *words]))
+
+    def does(self, *lines: Line, **variables: str) -> list[int]:
+        """Do commands in a child of the worker with more variables; return their exit codes."""
+        probe = Probe(self.here, list(lines))
+        self(f"{' '.join(f'{name}={shlex.quote(value)}' for name, value in variables.items())} {probe.command}")
+        codes: list[int] = probe.answer()["codes"]
+        return codes
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Let it end well: there are no more lines."""
+        self._in.close()
+        self._out.close()
+
+
+class Probe:
+    """One probe: its command line, and its answer.
+
+    Args:
+        here: the home; what of it a probe has lost on its way it is given back.
+        lines: commands, each a list of words.
+        below: the pid that must have adopted it before it asks; 0: it does not matter.
+        called: the name that it gives itself.
+    """
+
+    def __init__(self, here: Home, lines: list[Line], below: int = 0, called: str = "") -> None:
+        self._here = here
+        self._plan = here.path / f"plan.{os.urandom(6).hex()}"
+        variables = {name: here.hermes.env[name] for name in ("PATH", "HERMES_HOME", "XDG_RUNTIME_DIR")}
+        plan = {"lines": lines, "variables": variables, "below": below, "called": called}
+        self._plan.write_text(json.dumps(plan), encoding="utf-8")
+        self.command = shlex.join([sys.executable, "-I", PROBE, str(self._plan)])
+
+    def answer(self) -> dict[str, Any]:
+        """Wait for the answer; `codes` are the exit codes of its lines."""
+        done = Path(f"{self._plan}.done")
+        self._here.until(done.exists)
+        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+        return found | {"codes": [line["code"] for line in found["lines"]]}
+
+
+def kanban(self, *words: str) -> tuple[int, str]:
+        """Do a verb of the board."""
+        return self(shlex.join(["hermes", "kanban", *words]))
+
+    def does(self, *lines: Line, **variables: str) -> list[int]:
+        """Do commands in a child of the worker with more variables; return their exit codes."""
+        probe = Probe(self.here, list(lines))
+        self(f"{' '.join(f'{name}={shlex.quote(value)}' for name, value in variables.items())} {probe.command}")
+        codes: list[int] = probe.answer()["codes"]
+        return codes
 
     def __enter__(self) -> Worker:
         return self
@@ -133,3 +187,11 @@ def looks_like_the_shim(here: Home, run: int) -> Line:
 def log(here: Home, task: str) -> list[tuple[str, str, int | None]]:
     """Return what happened to a card: kind, actor, run."""
     return [(event.kind, event.actor, event.run_id) for event in here.board.events(limit=10_000, task=task)]
+
+
+def settled(here: Home) -> None:
+    """Check that whatever was tried, the home is as its person left it."""
+    assert here.gateways[0].process.poll() is None
+    assert {row["name"] for row in here.hermes.ask("lanes", "list")} == {WORKER, ORCHESTRATOR}
+    assert "sneaky" not in {row["slug"] for row in here.hermes.ask("boards", "list")}
+    assert here.hermes.ok("verify") == "ok"

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hermes_kanban.lanes import channel, proctable, procset, runfiles
+from hermes_kanban.lanes import channel, procset, proctable, runfiles
 from hermes_kanban.model.exits import ExitRecord
 
 PATIENCE = 20.0  # seconds after which a test gives up; none waits that long when all is well

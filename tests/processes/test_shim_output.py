@@ -68,7 +68,8 @@ def test_secrets_reach_neither_log_nor_record(tmp_path: Path) -> None:  # C47, P
 
 
 def test_the_tail_is_the_last_lines_harmlessly(tmp_path: Path) -> None:  # C47
-    noisy = "for i in range(100): print(f'line {i}')\nprint('\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07\\tx')\nprint('caf\\xe9')\n"
+    noisy = "for i in range(100): print(f'line {i}')\n"
+    noisy += "print('\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07\\tx')\nprint('caf\\xe9')\n"
     with shim(tmp_path, py(noisy)) as s:
         record = run(s)
     assert len(record.tail) == 20
@@ -149,8 +150,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A file system that is soon full."""
     place = folder / "disk"
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], capture_output=True)
-    if made.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         yield place

@@ -11,7 +11,7 @@ import os
 
 from hermes_kanban import compose
 from hermes_kanban.base import process
-from hermes_kanban.base.errors import Refusal
+from hermes_kanban.base.errors import Refusal, RunNotFound
 from hermes_kanban.dispatcher import unattended
 from hermes_kanban.dispatcher.host import LocalHost
 from hermes_kanban.dispatcher.reap import Reaper
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hermes_kanban.model.task import Task
 
 BEATS = 6  # in a lease: after two that this bridge left unanswered the shim still renews in time by itself
-STOPPED = "bridge_stop"
+STOPPED, OVERRIDDEN, CLOSED = "bridge_stop", "override", "closed"
 VERB = "bridge"  # what stands in the command line of every bridge
 
 
@@ -86,9 +86,10 @@ class Desk:
         """Return until when the provider of this lane wants to be left alone, epoch seconds (P44)."""
         return self._pauses.until(self._job.lane.name)
 
-    def sweep(self) -> bool:
-        """Book what ended unseen on a board without a dispatcher; True when anything had (C46)."""
-        return unattended.sweep(self._env, self._place, self.board.watched())
+    def sweep(self, besides: frozenset[int]) -> bool:
+        """Book what ended unseen on a board without a dispatcher, but for these runs; True when anything had (C46)."""
+        others = tuple(run for run in self.board.watched() if run.id not in besides)
+        return unattended.sweep(self._env, self._place, others)
 
     def next_due(self) -> int | None:
         """Return when a card comes up by time alone, epoch seconds."""
@@ -118,6 +119,14 @@ class Desk:
     def answer(self, number: int, message: dict[str, Any]) -> dict[str, Any] | None:
         """Return what a shim is answered, None where it must ask again."""
         return answers.answer(self.board, self._files, number, message)
+
+    def closed(self, number: int) -> str:
+        """Return whether a run was closed: by its own worker, over its head (P12c), or "" for not at all."""
+        try:
+            run = self.board.run(number)
+        except RunNotFound:
+            return OVERRIDDEN
+        return "" if run.open else CLOSED if run.end_verb is not None else OVERRIDDEN
 
     # --- the end -----------------------------------------------------------------------------------------------
     def book(self, number: int) -> tuple[Run, Task] | None:

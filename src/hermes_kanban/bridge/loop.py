@@ -16,13 +16,15 @@ from hermes_kanban.base.errors import (
     NothingReady,
     Refusal,
     Retryable,
+    RunNotFound,
     SelfReview,
     StateRefusal,
     Unexpected,
     WorkspaceFailed,
 )
 from hermes_kanban.bridge import alert
-from hermes_kanban.bridge.desk import STOPPED, Desk
+from hermes_kanban.bridge.desk import OVERRIDDEN, STOPPED, Desk
+from hermes_kanban.bridge.pace import Pace
 from hermes_kanban.bridge.say import say
 from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
@@ -40,23 +42,29 @@ if TYPE_CHECKING:
     from hermes_kanban.model.run import Run
     from hermes_kanban.store.driver import ChangeFeed
 
-BACK_OFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds before the next try, while nothing can be claimed
-PAUSES = (0.5, 2.0)  # between the tries to book an end
+PAUSES = (0.5, 2.0)  # seconds between the tries to book an end
 AGAIN = 1.0  # when a run is looked at again whose end is not proven yet
 VERSION_SECONDS = 1.0  # how often the store itself is asked, should a poke get lost
-LOOK_SECONDS = 10.0  # how often leases that ran out are looked for
+LOOK_SECONDS = 10.0  # how often leases that ran out, and ends that nobody saw, are looked for
 UNUSABLE_AT_ONCE = 10  # cards whose workspace cannot be made, before a pause
 TRIES_ONCE = 3  # of a bridge that is to leave when it is done
 STOP_SECONDS = 4.0  # how long a stop waits for workers that are to end
 
 
 class Hold:
-    """One claim that this bridge looks after, until its end is booked."""
+    """One claim that this bridge looks after until its end is booked.
 
-    def __init__(self, run: int, task: str, link: Link | None = None, pid: int | None = None) -> None:
-        self.run, self.task, self.link, self.pid = run, task, link, pid
+    Attributes:
+        tries: how often its end could not be booked.
+        again: when to try to book it, of the monotonic clock; None: when its shim says so.
+        word: what the log calls the booking.
+    """
+
+    def __init__(self, run: int, task: str, pid: int | None = None, word: str = "ended") -> None:
+        self.run, self.task, self.pid, self.word = run, task, pid, word
+        self.link: Link | None = None
         self.tries = 0
-        self.again: float | None = None  # when its end is to be booked, of the monotonic clock
+        self.again: float | None = None
 
 
 class Bridge:
@@ -75,12 +83,11 @@ class Bridge:
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
         self._selector.register(self._wake_in, selectors.EVENT_READ, None)
+        self._pace = Pace(clock)
         self._holds: dict[int, Hold] = {}
         self._children: set[int] = set()
-        self._dirty, self._idle = True, False
-        self._look_at = self._paused_until = 0.0
-        self._failures = self._bad_starts = 0
-        self._over = False
+        self._looked_back = self._idle = self._over = False
+        self._sweep_at = 0.0
         self.stopping = False
         self.code = 0
 
@@ -97,7 +104,7 @@ class Bridge:
         """Work until told to stop, until nothing is left (`once`), or until the board cannot be used; set `code`."""
         try:
             self._open()
-            while not (self.stopping or self._over or self._done()):
+            while not self._finished():
                 self._turn()
             if self.stopping and self._job.stop_workers:
                 self._end_workers()
@@ -111,39 +118,49 @@ class Bridge:
 
     # --- the loop ----------------------------------------------------------------------------------------------
     def _open(self) -> None:
-        self._desk = Desk(self._env, self._place, self._job, self._clock)
-        self._feed: ChangeFeed = self._desk.board.feed()
-        if self._feed.fileno() >= 0:
-            self._selector.register(self._feed.fileno(), selectors.EVENT_READ, None)
+        """Open the board; one that is locked now is tried again."""
         job = self._job
         say("bridge_started", pid=os.getpid(), board=self._place.slug, name=job.name, concurrency=job.concurrency)
-        for run, goes_on in self._desk.left_behind():
-            self._find(run, goes_on=goes_on)
+        while not self.stopping:
+            try:
+                self._desk = Desk(self._env, self._place, job, self._clock)
+                self._feed: ChangeFeed = self._desk.board.feed()
+            except Retryable as error:
+                self._selector.select(self._back_off(error))
+            else:
+                if self._feed.fileno() >= 0:
+                    self._selector.register(self._feed.fileno(), selectors.EVENT_READ, None)
+                return
 
-    def _find(self, run: Run, *, goes_on: bool) -> None:
-        """Take over what an earlier bridge left: an end to book, or a worker that goes on."""
-        hold = Hold(run.id, run.task_id, pid=run.worker_pid)
-        if not goes_on:
-            self._holds[run.id] = hold
-            self._deliver(hold, "delivered")
-        elif self._desk.orphaned(run):
-            self._holds[run.id] = hold
-            self._connect(hold)
-            say("found", task=run.task_id, run=run.id, pid=run.worker_pid)
+    def _finished(self) -> bool:
+        return self.stopping or self._over or (self._job.once and self._idle and not self._holds)
 
     def _turn(self) -> None:
         """Do what is due, then wait for news."""
         try:
+            if not self._looked_back:
+                self._look_back()
             for hold in self._due():
                 self._deliver(hold)
-            if self._wants():
+            if self._room() and self._clock.monotonic() >= self._pace.due and not self._over:
                 self._claim()
-            self._wait()
+            if not self._finished():
+                self._wait()
         except Retryable as error:
             self._back_off(error)
 
-    def _done(self) -> bool:
-        return self._job.once and self._idle and not self._holds
+    def _look_back(self) -> None:
+        """Take over what an earlier bridge left: ends to book, and workers that go on."""
+        for run, goes_on in self._desk.left_behind():
+            if goes_on and not self._desk.orphaned(run):
+                continue
+            hold = self._holds[run.id] = Hold(run.id, run.task_id, run.worker_pid, "ended" if goes_on else "delivered")
+            if goes_on:
+                say("found", task=run.task_id, run=run.id, pid=run.worker_pid)
+                self._connect(hold)
+            else:
+                hold.again = 0.0
+        self._looked_back = True
 
     def _due(self) -> list[Hold]:
         now = self._clock.monotonic()
@@ -152,41 +169,36 @@ class Bridge:
     def _room(self) -> int:
         return max(0, self._job.concurrency - len(self._holds))
 
-    def _next_claim(self) -> float:
-        return max(self._paused_until, 0.0 if self._dirty else self._look_at)
-
-    def _wants(self) -> bool:
-        return self._room() > 0 and self._clock.monotonic() >= self._next_claim() and not self._over
-
     def _wait(self) -> None:
         """Wait for news, at most until something is due; the store itself is asked each second."""
         times = [hold.again for hold in self._holds.values() if hold.again is not None]
-        times += [self._next_claim()] if self._room() else []
+        times += [self._pace.due] if self._room() else []
         left = min([VERSION_SECONDS, *(at - self._clock.monotonic() for at in times)])
-        for key, _ in self._selector.select(max(0.0, left) if not self._over else 0.0):
+        for key, _ in self._selector.select(max(0.0, left)):
             if key.data is not None:
                 self._hear(key.data)
             elif key.fd == self._wake_in:
                 os.read(self._wake_in, 512)
         self._children = {pid for pid in self._children if not links.collect_child(pid)}
         if self._feed.changed():
-            self._dirty = True
+            self._pace.news()
             self._follow()
 
     # --- before the work ---------------------------------------------------------------------------------------
     def _claim(self) -> None:
         """Claim while there is room and anything is ready."""
-        self._dirty, unusable = False, 0
-        if self._cooling():
+        until, unusable = self._desk.cool_until(), 0
+        if until > self._desk.now:  # the provider of this lane wants to be left alone (P42, P44)
+            self._wait_until(until)
             return
+        self._pace.looked(AGAIN)
         while self._room() and not self.stopping and unusable < UNUSABLE_AT_ONCE:
             try:
                 made = self._desk.take()
             except NothingReady:
-                if self._desk.sweep():
+                if self._swept():
                     continue
-                self._idle = True
-                self._look_at = self._clock.monotonic() + self._seconds_until(self._desk.next_due())
+                self._wait_until(self._desk.next_due())
                 return
             except WorkspaceFailed as error:  # the card went back already
                 unusable += 1
@@ -195,49 +207,51 @@ class Bridge:
             except (StateRefusal, ClaimLost, SelfReview) as error:
                 self._back_off(error)
                 return
-            self._failures, self._idle = 0, False
+            self._pace.claimed()
+            self._idle = False
             self._begin(made)
-        self._look_at = self._clock.monotonic() + (AGAIN if unusable else 0.0)
 
-    def _cooling(self) -> bool:
-        """Whether the provider of this lane wants to be left alone (P42, P44)."""
-        until = self._desk.cool_until()
-        if until <= self._desk.now:
+    def _swept(self) -> bool:
+        """Whether an end that nobody saw was booked just now, on a board without a dispatcher (C46)."""
+        if self._clock.monotonic() < self._sweep_at:
             return False
+        self._sweep_at = self._clock.monotonic() + LOOK_SECONDS
+        return self._desk.sweep(frozenset(self._holds))
+
+    def _wait_until(self, instant: int | None) -> None:
+        """There is nothing to claim: look again at this instant (epoch seconds), or after a while."""
+        left = LOOK_SECONDS if instant is None else max(0.05, instant - self._clock.now_ms() / 1000)
+        self._pace.looked(min(LOOK_SECONDS, left))
         self._idle = True
-        self._look_at = self._clock.monotonic() + self._seconds_until(until)
-        return True
 
-    def _seconds_until(self, instant: int | None) -> float:
-        return LOOK_SECONDS if instant is None else min(LOOK_SECONDS, max(0.05, instant - self._clock.now_ms() / 1000))
+    def _back_off(self, error: Refusal) -> float:
+        """Claim nothing for a while, longer each time; return the seconds.
 
-    def _back_off(self, error: Refusal) -> None:
-        """Claim nothing for a while, longer each time."""
-        pause = BACK_OFF[min(self._failures, len(BACK_OFF) - 1)]
-        self._failures += 1
-        say("waits", seconds=pause, code=error.code, message=error.message)
-        if self._job.once and self._failures >= TRIES_ONCE:
+        Raises:
+            Refusal: this bridge is to leave when it is done, and that was the last try.
+        """
+        seconds = self._pace.back_off()
+        say("waits", seconds=seconds, code=error.code, message=error.message)
+        if self._job.once and self._pace.failures >= TRIES_ONCE:
             raise error
-        self._pause(pause)
-
-    def _pause(self, seconds: float) -> None:
-        self._paused_until = self._clock.monotonic() + seconds
-        self._dirty = True
+        return seconds
 
     def _begin(self, made: Claim) -> None:
         """Start the worker of a card that was claimed."""
         say("claimed", task=made.task.id, run=made.run.id, role=made.run.role, workspace=made.workspace)
+        if self.stopping:
+            self._desk.return_unused(made)
+            say("returned", task=made.task.id, run=made.run.id)
+            return
         hold = self._holds[made.run.id] = Hold(made.run.id, made.task.id)
         try:
-            if self.stopping:
-                self._desk.return_unused(made)
-            shim = None if self.stopping else self._desk.start(made)
+            shim = self._desk.start(made)
         except Retryable as error:
             hold.again = self._clock.monotonic() + PAUSES[0]
             self._back_off(error)
             return
-        if shim is None:
-            self._deliver(hold)
+        if shim is None:  # the card is blocked already
+            hold.again = 0.0
             return
         self._children.add(shim.pid)
         self._watch(hold, Link(made.run.id, shim.channel, shim.pid))
@@ -264,10 +278,13 @@ class Bridge:
 
     def _hear(self, hold: Hold) -> None:
         """Answer what a shim says. Its end is answered when it is booked; without an answer it asks elsewhere."""
-        assert hold.link is not None
+        if hold.link is None:
+            return
         messages, goes_on = hold.link.receive()
         for message in messages:
             op = message.get("op")
+            if hold.run not in self._holds:
+                return
             if op == "ended":
                 self._deliver(hold)
             elif op in ("started", "beat"):
@@ -288,25 +305,26 @@ class Bridge:
             say("started" if answer["ok"] else "not_started", task=hold.task, run=hold.run, pid=hold.pid)
 
     def _follow(self) -> None:
-        """Tell the shims of cards that were closed meanwhile: by their own worker, or over its head (P12c, D14b)."""
+        """Tell the shims of runs that were closed meanwhile: by their own worker, or over its head (P12c, D14b)."""
         for hold in self._holds.values():
             link = hold.link
             if link is None or link.closing or link.stopped:
                 continue
-            run = self._desk.board.run(hold.run)
-            if run.open:
-                continue
-            if run.end_verb is not None:
+            word = self._desk.closed(hold.run)
+            if word == OVERRIDDEN:
+                link.stopped = link.say({"do": "stop", "reason": word})
+            elif word:
                 link.closing = link.say({"do": "close"})
-            else:
-                link.stopped = link.say({"do": "stop", "reason": "override"})
 
     # --- the end -----------------------------------------------------------------------------------------------
-    def _deliver(self, hold: Hold, word: str = "ended") -> None:
+    def _deliver(self, hold: Hold) -> None:
         """Book the end of a run; what is not proven, or cannot be booked now, is tried again (D13, P45)."""
         hold.again = None
         try:
             booked = self._desk.book(hold.run)
+        except RunNotFound:  # somebody deleted the card: nobody waits for its end any more
+            self._drop(hold)
+            return
         except Retryable as error:
             hold.tries += 1
             if hold.tries > len(PAUSES):
@@ -319,37 +337,36 @@ class Bridge:
             self._undelivered(hold, error)
             return
         if booked is not None:
-            self._let_go(hold, booked[0], booked[1].status, word)
+            self._let_go(hold, booked[0], booked[1].status)
         elif hold.link is None:
             self._connect(hold)
 
-    def _let_go(self, hold: Hold, run: Run, status: str, word: str) -> None:
+    def _let_go(self, hold: Hold, run: Run, status: str) -> None:
         if hold.link is not None:
             hold.link.say({"ok": True, "state": "closed", "by_owner": run.end_verb is not None})
+        self._drop(hold)
+        facts = {"outcome": run.outcome, "exit_code": run.exit_code, "exit_kind": run.exit_kind, "status": status}
+        say(hold.word, task=hold.task, run=hold.run, **facts)
+        self._pace.ended(started=run.exit_kind != "spawn")
+
+    def _drop(self, hold: Hold) -> None:
         self._unwatch(hold)
         del self._holds[hold.run]
-        self._dirty = True
-        facts = {"outcome": run.outcome, "exit_code": run.exit_code, "exit_kind": run.exit_kind, "status": status}
-        say(word, task=hold.task, run=hold.run, **facts)
-        if run.exit_kind == "spawn":  # the next card would fare no better
-            self._pause(BACK_OFF[min(self._bad_starts, len(BACK_OFF) - 1)])
-            self._bad_starts += 1
-        else:
-            self._bad_starts = 0
+        self._idle = False  # its end may have made others ready
+        self._pace.news()
 
     def _undelivered(self, hold: Hold, error: Refusal) -> None:
         """The board cannot be told: tell somebody else, and leave; the record stays for the next bridge."""
+        self._drop(hold)
         self._over = True
-        self.code = error.exit_code
-        facts = {"task": hold.task, "run": hold.run} | self._desk.facts(hold.run)
-        self._alarm(error, facts)
+        self._alarm(error, {"task": hold.task, "run": hold.run} | self._desk.facts(hold.run))
 
     def _fail(self, error: Refusal) -> None:
-        self.code = error.exit_code
         self._alarm(error, {"task": None, "run": None, "outcome": None, "record": None})
 
     def _alarm(self, error: Refusal, facts: dict[str, Any]) -> None:
-        say("failed", **facts, **error.as_dict())
+        self.code = error.exit_code
+        say("failed", **(error.as_dict() | facts))
         words = {"board": self._place.slug, "error": f"{error.code}: {error.message}"}
         trouble = alert.send(self._job.alert, words | facts)
         if trouble:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def say(what: str, **facts: Any) -> None:
+def say(what: str, /, **facts: Any) -> None:
     """Write one line: an instant, a word, and facts; plain ASCII, so that no terminal obeys what a card says."""
     line = json.dumps({"at": SystemClock().now_ms() / 1000, "event": what} | facts, ensure_ascii=True, default=str)
     try:

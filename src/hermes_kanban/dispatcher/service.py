@@ -13,7 +13,7 @@ from threading import Event
 from hermes_kanban import compose
 from hermes_kanban.base import process, settings
 from hermes_kanban.base.errors import Refusal
-from hermes_kanban.dispatcher import passes
+from hermes_kanban.dispatcher import janitor, passes
 from hermes_kanban.dispatcher.control import Control, control_path, receive
 from hermes_kanban.dispatcher.crew import Crew
 from hermes_kanban.dispatcher.host import LocalHost
@@ -239,6 +239,7 @@ class Session:
         if server is not None:
             self._selector.register(server, selectors.EVENT_READ, "control")
         self._short = False
+        self._sweep_at = 0.0
         self._watching = False  # somebody of whom no news comes may have ended, or fallen silent
         self._crew.adopt(self._board.watched())
 
@@ -282,8 +283,13 @@ class Session:
         return sight
 
     def _tidy(self) -> None:
-        self._crew.forget(frozenset(run.id for run in self._board.watched()))
+        watched = frozenset(run.id for run in self._board.watched())
+        self._crew.forget(watched)
         self._crew.collect_children()
+        now = self._service._clock.monotonic()
+        if now >= self._sweep_at:
+            self._sweep_at = now + janitor.EVERY_SECONDS
+            janitor.sweep(self._service.place.runs, watched, self._service._clock.now_ms() / 1000)
 
     def see_alive(self) -> None:
         """Wait until every worker that was started has come alive or failed to (D11)."""

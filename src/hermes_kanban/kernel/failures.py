@@ -61,9 +61,15 @@ def lapse(ctx: Context, card: Task) -> Task:
         The card, claimable again, or blocked when it lost too many leases without progress (P44).
     """
     run = find.open_run(ctx.tx, card)
-    reason = "lease" if run is None or run.pull else "host_silent"
-    watched = run is not None and run.pull and run.supervised  # a shim of it may live: it is looked after until it ends
-    return end(ctx, card, End(s.RECLAIMED, reason, taken_over=True, proven=not watched))
+    if run is not None and not run.pull:
+        return end(ctx, card, silent(run).evolve(taken_over=True))
+    watched = run is not None and run.supervised  # a shim of it may live: it is looked after until it ends
+    return end(ctx, card, End(s.RECLAIMED, "lease", taken_over=True, proven=not watched))
+
+
+def silent(run: Run) -> End:
+    """Return the end of a run whose host renews nothing any more, whoever notices it (P14c, P45)."""
+    return End(s.RECLAIMED, "host_silent", f"host {run.host} fell silent", exit_kind="unknown")
 
 
 def end(ctx: Context, card: Task, found: End) -> Task:

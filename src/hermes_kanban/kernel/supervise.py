@@ -154,7 +154,7 @@ def conclude(ctx: Context, card: Task, run: Run, verdict: Verdict) -> Task:
 
 
 def _says_later(verdict: Verdict) -> bool:
-    stopped = verdict.reason == "signal" and verdict.exit_kind == "stopped"  # the system goes down, or a person stops it
+    stopped = verdict.reason == "signal" and verdict.exit_kind == "stopped"  # its shim was told: the system goes down
     return verdict.outcome in (s.RATE_LIMITED, s.RECLAIMED) or stopped
 
 
@@ -285,8 +285,7 @@ def fell_silent(ctx: Context, run: Run, here: starts.Here) -> bool:
     if not run.open:
         failures.proven_ended(ctx, run)
         return True
-    verdict = Verdict(s.RECLAIMED, "host_silent", f"host {run.host} fell silent", exit_kind="unknown")
-    end(ctx, find.task(ctx.tx, run.task_id), verdict)
+    failures.end(ctx, find.task(ctx.tx, run.task_id), failures.silent(run))
     return True
 
 
