@@ -50,10 +50,18 @@ def _show(play: Play) -> int:
         play.set_up()
         print(f"look on from elsewhere: HERMES_HOME={play.home} {HERMES} kanban --board {BOARD} board --watch")
         wrong = _perform(play)
-    except BaseException:
-        play.stop()
-        raise
-    return _judge(play, wrong)
+    finally:
+        exit_codes = _stopped(play)
+    return _judge(play, wrong, exit_codes)
+
+
+def _stopped(play: Play) -> dict[str, int]:
+    """Stop gateway and bridge; a second Ctrl-C must not keep us from it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return play.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _perform(play: Play) -> list[str]:
@@ -70,9 +78,9 @@ def _perform(play: Play) -> list[str]:
     return [f"`watch` ended with {code} after Ctrl-C, not with 0"] if code else []
 
 
-def _judge(play: Play, wrong: list[str]) -> int:
-    """Stop gateway and bridge, print the end of the play, and say whether all is as it must be."""
-    ending = play.ending(play.stop())
+def _judge(play: Play, wrong: list[str], exit_codes: dict[str, int]) -> int:
+    """Print the end of the play, and say whether all is as it must be."""
+    ending = play.ending(exit_codes)
     wrong = [*wrong, *problems(play.board, ending)]
     print("\nattempts")
     print(*run_lines(ending.runs, play.titles, play.screen.start_ms), sep="\n")

@@ -22,7 +22,7 @@ kanban:
   max_in_progress: 8
 """
 
-PACE, BEAT = 0.1, 1.0  # seconds: an analyst rests so long after each module, and notes its progress so often
+PACE, BEAT = 0.1, 1.5  # seconds: an analyst rests so long after each module, and notes its progress so often
 RETRY_AFTER = 2  # seconds that the overloaded provider asks for
 THRESHOLD = 15
 ANSWER = f"B: use threshold={THRESHOLD}, a list that one can act on"

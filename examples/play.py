@@ -19,7 +19,7 @@ from examples.crew import ROOT, News, Service, left_over
 from examples.kanban_cli import HERMES, Json, Kanban, task_of
 from examples.screen import Screen
 
-DEADLINE = 120.0  # seconds for the whole play; it takes a fraction of it
+DEADLINE = 180.0  # seconds for the whole play; it takes a fraction of it
 PATIENCE = 0.5  # seconds without news until we look whether gateway and bridge are still there
 ENDS = 15.0  # seconds after the last card until every worker must be gone
 NOTHING_LEFT = 5.0  # seconds after gateway and bridge until no process may be left

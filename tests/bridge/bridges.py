@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 
 from hermes_kanban.lanes import runfiles
+from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
 from tests.processes.home import FAKE, PATIENCE, Home, home, until
 from tests.surfaces.hermes import HERMES
@@ -65,7 +66,10 @@ class Pull:
 
     def hears(self, event: str, times: int = 1) -> dict[str, Any]:
         """Wait until it has said something so often; return the last time."""
-        until(lambda: len(self.said(event)) >= times or self.process.poll() is not None)
+        try:
+            until(lambda: len(self.said(event)) >= times or self.process.poll() is not None)
+        except AssertionError:
+            raise AssertionError(self.log.read_text(encoding="utf-8")) from None
         found = self.said(event)
         assert len(found) >= times, self.log.read_text(encoding="utf-8")
         return found[times - 1]
@@ -158,27 +162,35 @@ def unwritable(here: Home) -> Iterator[None]:
 
 
 @contextmanager
-def held_before_the_start(here: Home, number: int) -> Iterator[None]:
+def caught_before_the_start(here: Home, number: int) -> Iterator[None]:
     """Catch a run after its claim, before it can come alive: its shim asks, and the board cannot be written (D11).
 
-    The lock of a run is made once all is written that the bridge knows of it; its shim is a process that takes longer
-    to be there than the write lock takes to be had.
+    The lock of a run is made when all is written that the bridge knows of it; its shim is a process, which takes far
+    longer to be there than the write lock takes to be had.
     """
-    ready, leave = threading.Event(), threading.Event()
+    leave = threading.Event()
 
     def catch() -> None:
         path = runfiles.lock_path(here.place.runs, number)
         until(lambda: os.path.exists(path))
         with unwritable(here):
-            ready.set()
             leave.wait(PATIENCE)
 
     thread = threading.Thread(target=catch)
     thread.start()
     try:
-        yield_after = lambda: ready.wait(PATIENCE)  # noqa: E731
-        here.caught = yield_after  # type: ignore[attr-defined]
         yield
     finally:
         leave.set()
         thread.join()
+
+
+def asks(here: Home, task: str) -> tuple[Run, int]:
+    """Wait until the shim of a caught run asks for its start; return the run, and the shim's pid."""
+    here.until(lambda: here.run(task))
+    run = here.run(task)
+    assert run is not None
+    shim = shim_of(here, run)
+    run = here.find(run)
+    assert (run.supervised, run.process_state) == (False, s.UNKNOWN), "it was not caught"
+    return run, shim

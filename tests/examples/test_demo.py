@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from examples.history import hand_over_lines, run_lines
 from examples.kanban_cli import Kanban
 from examples.play import Play
 
-Lie = Callable[[Ending], None]
+Lie = Callable[[Ending], Any]
 
 
 def played(home: Path) -> tuple[Play, Ending]:
@@ -65,16 +64,16 @@ def add(ending: Ending, event: dict[str, Any]) -> None:
 
 
 REFUSED = {"id": 10**9, "kind": "refused", "task_id": "t", "run_id": 1, "at_ms": 0, "payload": {"code": "claim_lost"}}
-SECOND_SPAWN = {"at_ms": 1}
 LIES: dict[str, Lie] = {
     "ended as": about_run(plan.FORGOTTEN, 0, outcome="failed"),
     "ended with 1, not with 75": about_run(plan.OVERLOADED, 0, exit_code=1),
-    "had a worker before run": about_event(plan.KILLED, "spawned", 1, **SECOND_SPAWN),
+    "had a worker before run": about_event(plan.KILLED, "spawned", 1, at_ms=1),
     "were not each a process of its own": lambda e: about_run(
         plan.KILLED, 1, worker_pid=e.attempt(plan.KILLED, 0)["worker_pid"]
     )(e),
     "'report' was claimed by {'human:ann'}": about_event(plan.REVIEWED, "claimed", 0, actor="human:ann"),
     "was not the first worker": about_run(plan.KILLED, 0, worker_pid=1),
+    "the first worker of 'dead imports' ended with": about_run(plan.KILLED, 0, exit_code=0),
     "did not find the work of the killed worker": about_result(plan.KILLED, modules_found_measured=0),
     "before the time that the provider asked for": about_event(
         plan.OVERLOADED, "rate_limited", payload={"until": 2**33}
@@ -82,7 +81,7 @@ LIES: dict[str, Lie] = {
     "was not put aside": without("rate_limited"),
     "the source has": about_result(plan.ASKED, over=-1),
     "the figures on doc coverage": about_result(plan.FORGOTTEN, headline="0 of 0"),
-    "there is no report": about_run(plan.REVIEWED, -1, metadata=None),
+    "there is no report": lambda ending: [run.update(metadata=None) for run in ending.runs_of(plan.REVIEWED)],
     "was closed by {'human:ann'}": about_event(plan.PUBLISHED, "completed", actor="human:ann"),
     "no card was claimed after: answer given": without("unblocked"),
     "has no running worker": lambda ending: ending.began.clear(),  # type: ignore[attr-defined]
@@ -96,38 +95,41 @@ LIES: dict[str, Lie] = {
 }
 
 
-class Lying(Kanban):
-    """The board, but for the answer to one verb."""
+class Remembered(Kanban):
+    """The board as it answered the first time, but for lies."""
 
-    verb, answer = "", None
+    def __init__(self, board: Kanban, lies: dict[str, Any] | None = None) -> None:
+        super().__init__(board.board, board.env)
+        object.__setattr__(self, "lies", lies or {})
+        object.__setattr__(self, "known", getattr(board, "known", {}))
 
     def ask(self, verb: str, *words: str) -> Any:
-        return self.answer if verb == self.verb else super().ask(verb, *words)
+        if verb in self.lies:
+            return self.lies[verb]
+        if (verb, *words) not in self.known:
+            self.known[verb, *words] = super().ask(verb, *words)
+        return self.known[verb, *words]
 
 
-LIES_OF_THE_BOARD: dict[str, tuple[str, Any]] = {
-    "is not on the board, not done": ("list", []),
-    "`verify` found tasks": ("verify", {"findings": ["t_1"]}),
-    "the page that was attached is not": ("show", {"attachments": []}),
+LIES_OF_THE_BOARD: dict[str, dict[str, Any]] = {
+    "is not on the board, not done": {"list": []},
+    "`verify` found tasks": {"verify": {"findings": ["t_1"]}},
+    "the page that was attached is not": {"show": {"attachments": []}},
 }
 
 
 @pytest.mark.timeout(300)
 def test_the_demonstration_ends_as_planned_and_no_other_end_passes(tmp_path: Path) -> None:
     play, ending = played(tmp_path)
-    assert list(problems(play.board, ending)) == []
+    board = Remembered(play.board)
+    assert list(problems(board, ending)) == []
 
-    tables = [*run_lines(ending.runs, play.titles, 0), *hand_over_lines(ending.hand_overs(), play.titles)]
-    assert max(len(line) for line in tables if "started" not in line) <= 100  # `start` counts from 1970 here
+    attempts = run_lines(ending.runs, play.titles, play.screen.start_ms)
+    assert max(map(len, (*attempts, *hand_over_lines(ending.hand_overs(), play.titles)))) <= 80
 
     for words, lie in LIES.items():
         told = copy.deepcopy(ending)
         lie(told)
-        assert any(words in wrong for wrong in problems(play.board, told)), words
-    assert any("was not the first" in wrong for wrong in problems(play.board, replace(ending, killed_pid=0)))
-
-    for words, (verb, answer) in LIES_OF_THE_BOARD.items():
-        board = Lying(play.board.board, play.board.env)
-        object.__setattr__(board, "verb", verb)
-        object.__setattr__(board, "answer", answer)
-        assert any(words in wrong for wrong in problems(board, ending)), words
+        assert any(words in wrong for wrong in problems(board, told)), words
+    for words, lies in LIES_OF_THE_BOARD.items():
+        assert any(words in wrong for wrong in problems(Remembered(board, lies), ending)), words

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_kanban.compose import SHIM
 from hermes_kanban.model.run import Run
 from tests.processes.home import Home, home
 from tests.surfaces.hermes import HERMES
@@ -127,53 +126,6 @@ class Probe:
         return found | {"codes": [line["code"] for line in found["lines"]]}
 
 
-def kanban(self, *words: str) -> tuple[int, str]:
-        """Do a verb of the board."""
-        return self(shlex.join(["hermes", "kanban", *words]))
-
-    def does(self, *lines: Line, **variables: str) -> list[int]:
-        """Do commands in a child of the worker with more variables; return their exit codes."""
-        probe = Probe(self.here, list(lines))
-        self(f"{' '.join(f'{name}={shlex.quote(value)}' for name, value in variables.items())} {probe.command}")
-        codes: list[int] = probe.answer()["codes"]
-        return codes
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Let it end well: there are no more lines."""
-        self._in.close()
-        self._out.close()
-
-
-class Probe:
-    """One probe: its command line, and its answer.
-
-    Args:
-        here: the home; what of it a probe has lost on its way it is given back.
-        lines: commands, each a list of words.
-        below: the pid that must have adopted it before it asks.
-        called: the name that it gives itself.
-    """
-
-    def __init__(self, here: Home, lines: list[Line], below: int = 0, called: str = "") -> None:
-        self._here = here
-        self._plan = here.path / f"plan.{os.urandom(6).hex()}"
-        wanted = ("PATH", "HERMES_HOME", "XDG_RUNTIME_DIR")
-        variables = {name: here.hermes.env[name] for name in wanted}
-        plan = {"lines": lines, "variables": variables, "below": below, "called": called}
-        self._plan.write_text(json.dumps(plan), encoding="utf-8")
-        self.command = shlex.join([sys.executable, "-I", PROBE, str(self._plan)])
-
-    def answer(self) -> dict[str, Any]:
-        """Wait for the answer."""
-        done = Path(f"{self._plan}.done")
-        self._here.until(done.exists)
-        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        return found
-
-
 def kanban(*words: str) -> Line:
     """Return the command line of a verb."""
     return [HERMES, "kanban", *words]
@@ -181,7 +133,7 @@ def kanban(*words: str) -> Line:
 
 def looks_like_the_shim(here: Home, run: int) -> Line:
     """Return the words by which a shell's command line reads as that of a shim of a run."""
-    return [*SHIM, here.place.database, str(run)]
+    return ["-m", "hermes_kanban.lanes.shim", here.place.database, str(run)]
 
 
 def log(here: Home, task: str) -> list[tuple[str, str, int | None]]:

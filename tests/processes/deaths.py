@@ -67,18 +67,22 @@ class Scene:
     def begin(self, deaths: dict[str, Death]) -> None:
         """Make a card for each death; somebody who dispatches them is there, or comes."""
         cards = [{"title": name, "assignee": "puppet"} | death.card for name, death in deaths.items()]
-        self._tasks = dict(zip(deaths, self.home.apply(cards), strict=True))
+        self._deaths, self._tasks = deaths, dict(zip(deaths, self.home.apply(cards), strict=True))
 
-    def prepare(self, deaths: dict[str, Death]) -> None:
+    def prepare(self) -> None:
         """Wait until each has its worker, and let them do what they do before."""
-        self.runs = {name: self.home.alive(task) for name, task in self._tasks.items()}
-        for name, death in deaths.items():
+        for name, death in sorted(self._deaths.items(), key=lambda one: not one[1].early):
+            self.runs[name] = self.home.alive(self._tasks[name])
+            if death.early:
+                death.strike(self, self.runs[name])
+        for name, death in self._deaths.items():
             for line in death.before:
                 self.home.ask(self.runs[name], line)
 
     def strike(self, deaths: dict[str, Death]) -> None:
         for name, death in deaths.items():
-            death.strike(self, self.runs[name])
+            if not death.early:
+                death.strike(self, self.runs[name])
 
     def verdict(self, death: str) -> Verdict:
         """Return what is booked now."""
@@ -114,6 +118,7 @@ class Death:
         before: what the worker does while its first dispatcher is there.
         card: more keys of the card.
         stays: a process is left that holds the run's lock: only a dispatcher can end it.
+        early: it strikes as soon as the worker is there; when it ends is the shim's own affair.
     """
 
     strike: Callable[[Scene, Run], None]
@@ -121,6 +126,7 @@ class Death:
     before: tuple[str, ...] = ()
     card: dict[str, object] = field(default_factory=dict)
     stays: bool = False
+    early: bool = False
 
 
 # --- what strikes ---------------------------------------------------------------------------------------------
@@ -187,7 +193,8 @@ DEATHS: dict[str, Death] = {
     "stopped": Death(
         signalled(signal.SIGSTOP),
         failed(s.TIMED_OUT, -signal.SIGTERM, "stopped"),
-        card={"max_runtime": 8},
+        card={"max_runtime": 12},
+        early=True,
     ),
     "zombie child": Death(told("exit 1"), failed(s.FAILED, 1), ("zombie",)),
     "stragglers": Death(told("exit 1"), failed(s.FAILED, 1), ("leave 3",)),
@@ -267,7 +274,7 @@ def play(scene: Scene, column: Column) -> None:
     scene.begin(deaths)
     if starter is None:
         home.dispatch()
-    scene.prepare(deaths)
+    scene.prepare()
     if starter is not None and column.killed:
         starter.kill()
     if column.heir:
@@ -280,7 +287,7 @@ def play(scene: Scene, column: Column) -> None:
         with nobody_writes(home):
             scene.strike(rest)
             home.until(lambda: all(scene.dead(name) for name in rest))
-        assert not any(scene.booked(name) for name in deaths)
+        assert not any(scene.booked(name) for name in rest if not rest[name].early)
         column.notice(home)
     else:
         scene.strike(rest)

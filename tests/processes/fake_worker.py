@@ -3,9 +3,12 @@
     python -I fake_worker.py ACTION [ACTION …]        an action is a word with its arguments: "exit 75", "leave 3"
 
 `obey` makes it a puppet: it reads actions, a line each, from the pipe `$HERMES_HOME/puppets/BOARD.RUN`, and writes each
-line that it has done to the file beside it (`….did`). It needs nothing but the standard library.
+line that it has done to the file beside it (`….did`). `follow` makes it an actor: what it does in which attempt stands
+in `$HERMES_HOME/puppets/TASK.json` (see storm.py). It needs nothing but the standard library.
 """
 
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -30,6 +33,44 @@ def obey() -> None:
         for line in pipe:
             act(line.strip())
             note(f"{PIPE}.did", line.strip())
+
+
+def follow() -> None:
+    """Do what the card's script says for this attempt. A lock shows whether another attempt at the card goes on.
+
+    It is the open file's own: the kernel frees it when the last process that has it is gone, those left behind too.
+    """
+    mine = os.path.join(PUPPETS, TASK)
+    with open(f"{mine}.json", encoding="utf-8") as handle:
+        script = json.load(handle)
+    busy = os.open(f"{mine}.busy", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        note(os.path.join(PUPPETS, "overlaps"), f"{TASK}: run {RUN} beside {_others()}")
+    note(f"{mine}.starts", RUN)
+    with open(f"{mine}.starts", encoding="utf-8") as handle:
+        attempt = len(handle.readlines()) - 1
+    work(script["work"])
+    for line in (script["attempts"][attempt:] or [script["last"]])[0]:
+        act(line)
+
+
+def _others() -> list[str]:
+    """Return who else works on the card: pid and run, as their environments have them."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as handle:
+                words = handle.read().split(b"\0")
+            with open(f"/proc/{pid}/stat", "rb") as handle:
+                stat = handle.read().rpartition(b")")[2].split()[:4]
+        except OSError:
+            continue
+        run = next((word for word in words if word.startswith(b"HERMES_KANBAN_RUN_ID=")), b"").decode()
+        if f"HERMES_KANBAN_TASK={TASK}".encode() in words and run[21:] != RUN:
+            found.append(f"{pid} of {run[21:]} {b' '.join(stat).decode()}")
+    return found
 
 
 def note(path: str, line: str) -> None:
@@ -99,6 +140,7 @@ def _for_ever() -> None:
 
 ACTIONS: dict[str, Callable[..., None]] = {
     "obey": obey,
+    "follow": follow,
     "hermes": hermes,
     "complete": complete,
     "block": block,

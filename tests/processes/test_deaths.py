@@ -87,7 +87,7 @@ def other(tmp_path: Path) -> Iterator[Scene]:
         made = Scene(here)
         made.begin({"away": DEATHS["vanished"]})
         assert len(here.hermes.set(**OTHER).ask("dispatch")["started"]) == 1
-        made.prepare({})
+        made.prepare()
         yield made
 
 

@@ -8,6 +8,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -339,3 +341,54 @@ def test_a_socket_that_cannot_be_made_does_not_keep_a_run_from_starting(tmp_path
         record = s.end()
     assert record is not None
     assert record.code == 0
+
+
+# --- what a shim costs ----------------------------------------------------------------------------------------
+NEVER = {
+    "subprocess",
+    "asyncio",
+    "logging",
+    "typing",
+    "dataclasses",
+    "pathlib",
+    "datetime",
+    "tempfile",
+    "apsw",
+    "psutil",
+}
+
+
+def test_a_shim_imports_next_to_nothing() -> None:  # D13
+    program = "import hermes_kanban.lanes.shim, sys; print(*sys.modules)"
+    argv = [sys.executable, "-I", "-c", program]
+    modules = set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split())
+    assert modules & NEVER == set()
+    ours = {name.split(".")[1] for name in modules if name.startswith("hermes_kanban.")}
+    assert ours == {"base", "model", "lanes"}
+
+
+@only_with_proc
+def test_a_shim_is_small(tmp_path: Path) -> None:  # S9
+    with shim(tmp_path, ("cat", str(tmp_path / "go")), beat=0.1) as s:
+        os.mkfifo(tmp_path / "go")
+        s.begin()
+        s.hear("beat")
+        (resident,) = [
+            line for line in Path(f"/proc/{s.pid}/status").read_text().splitlines() if line.startswith("VmRSS")
+        ]
+        assert int(resident.split()[1]) * 1024 <= 20_000_000
+        (tmp_path / "go").write_text("")
+        s.end()
+
+
+def test_a_fault_of_the_shim_ends_its_run_and_says_so(tmp_path: Path) -> None:  # D13
+    broken = "import sys\nfrom hermes_kanban.lanes import shim, supervisor\n"
+    broken += "supervisor.ALARMS['beat'] = lambda *_: 1 / 0\nsys.exit(shim.main(sys.argv[1:]))\n"
+    worker = py("import time\nwhile True: time.sleep(60)\n")
+    with shim(tmp_path, worker, program=("-c", broken), beat=0.1) as s:
+        started = s.begin()
+        assert s.wait() == 70
+        assert s.record() is None
+        assert not s.held()
+        until(lambda: not alive(started["worker"][0]))
+        assert s.text().splitlines()[-1].endswith("ended this run: ZeroDivisionError: division by zero")

@@ -229,3 +229,26 @@ def test_those_above_who_asks_are_seen_but_not_ended(mark: str) -> None:  # P14c
     argv = [sys.executable, "-I", "-c", above]
     told = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     assert told.stdout == "True False\n"
+
+
+def test_a_system_without_descriptors_is_no_proof(mark: str) -> None:  # D14
+    program = f"""
+import os, resource
+from hermes_kanban.base.errors import Retryable
+from hermes_kanban.lanes import procset
+held = procset.ProcessSet(os.getpid(), {mark!r}, subreaper=False)
+child = os.fork()
+if not child:
+    os.execv("/bin/sleep", ["sleep", "60"])
+assert [e.pid for e in held.look().members] == [child]
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+for ask in (procset.remains, lambda *of: procset.destroy(*of, 0)):
+    try:
+        print(ask({mark!r}, None))
+    except Retryable as error:
+        print(error.code)
+print([e.pid for e in held.look().members] == [child], held.proven_empty(childless=True))
+os.kill(child, 9)
+"""
+    told = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["retry", "retry", "True", "False"]

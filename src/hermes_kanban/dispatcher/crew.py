@@ -162,6 +162,8 @@ class Crew:
 
     def hear(self, link: Link, board: Supervision) -> bool:
         """Answer what a shim says; True when something ended and the board should be looked at."""
+        if link.closed:  # a pass for somebody who asked let go of it a moment ago
+            return False
         messages, goes_on = link.receive()
         ended = False
         for message in messages:

@@ -33,6 +33,11 @@ class Link:
         self._lines = channel.Lines()
         sock.setblocking(False)
 
+    @property
+    def closed(self) -> bool:
+        """Whether we let go of it."""
+        return self.sock.fileno() < 0
+
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
         """Return the messages that came, and whether the channel goes on."""
         messages: list[dict[str, Any]] = []

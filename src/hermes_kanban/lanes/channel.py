@@ -13,7 +13,7 @@ import struct
 import sys
 
 from hermes_kanban.base import process
-from hermes_kanban.base.errors import InvalidValue
+from hermes_kanban.base.errors import InvalidValue, Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def may_talk(sock: socket.socket, shim: int) -> bool:
     """
     try:
         pid, user = other_end(sock)
-    except OSError:
+        line = [above.pid for above in process.lineage(pid)]
+    except (OSError, Refusal):
         return False
-    if user != os.geteuid():
-        return False
-    line = [above.pid for above in process.lineage(pid)]
-    return bool(line) and shim not in line
+    return user == os.geteuid() and bool(line) and shim not in line

@@ -12,11 +12,13 @@ from hermes_kanban.base import process
 from hermes_kanban.lanes import ending, start
 from hermes_kanban.lanes.ending import Ends
 from hermes_kanban.lanes.output import Log, Output, iso_utc
+from hermes_kanban.model.exits import ExitRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes_kanban.lanes.leash import Leash
     from hermes_kanban.lanes.order import Order
     from hermes_kanban.lanes.runfiles import Identity
     from hermes_kanban.lanes.start import Held
@@ -50,15 +52,16 @@ class Charge:
 
     def fork(self) -> bool:
         """Make the process and hold it (D11); whether there is one."""
-        self._pipe, into = os.pipe()
-        os.set_blocking(self._pipe, False)
         try:
-            self._held = start.hold(self._order.argv, self._order.workspace, into)
+            self._pipe, into = os.pipe()
+            os.set_blocking(self._pipe, False)
+            try:
+                self._held = start.hold(self._order.argv, self._order.workspace, into)
+            finally:
+                os.close(into)
         except OSError as error:
             self.spawn_error = ending.no_process(error)
             return False
-        finally:
-            os.close(into)
         self._trouble = self._held.trouble
         self.identity = identity_of(self._held.pid)
         return True
@@ -99,6 +102,36 @@ class Charge:
     def verdict(self) -> ending.Ended:
         """Return exit code and signal, neither where it never became its program."""
         return ending.NOT_STARTED if self.spawn_error else self.ends.verdict()
+
+    def record(self, times: tuple[int, int], leash: Leash, peak_memory: int) -> ExitRecord:
+        """Return what is to be known of its end (P45).
+
+        Args:
+            times: when it started and ended, milliseconds since the epoch.
+            leash: why it was stopped, if it was.
+            peak_memory: bytes of the whole set.
+        """
+        code, by_signal = self.verdict()
+        error, hint = self.spawn_error or (None, "")
+        return ExitRecord(
+            run=self._order.run,
+            task=self._order.task,
+            lock=self._order.lock,
+            code=code,
+            signal=by_signal,
+            started_ms=times[0],
+            ended_ms=times[1],
+            stop=leash.reason,
+            overstayed=leash.overstayed,
+            spawn_error=error,
+            hint=hint,
+            policy=self._order.policy,
+            tail=self.output.tail(),
+            retry_after=self.output.retry_after,
+            output_bytes=self.output.total,
+            worker=self.identity,
+            peak_memory=peak_memory,
+        )
 
     def farewell(self) -> None:
         """Write the log's last lines."""

@@ -13,6 +13,7 @@ import signal
 
 from hermes_kanban.base import process
 from hermes_kanban.base.clock import SystemClock
+from hermes_kanban.base.errors import Retryable
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.lanes import proctable
 
@@ -53,6 +54,7 @@ class ProcessSet:
         self._known: set[Identity] = set()
         self._sessions: set[int] = set()
         self._told: set[Identity] = set()
+        self._last = Look()
 
     @property
     def known(self) -> tuple[Identity, ...]:
@@ -65,7 +67,17 @@ class ProcessSet:
         return tuple(sorted(self._sessions))
 
     def look(self, *, without: int = 0) -> Look:
-        """Return the members now, leaving out one process and all below it (the shim's own helper)."""
+        """Return the members now, leaving out one process and all below it (the shim's own helper).
+
+        Where the system has no descriptor left for looking, those seen last are believed to be still there.
+        """
+        try:
+            self._last = self._look(without)
+        except OSError:
+            return self._last
+        return self._last
+
+    def _look(self, without: int) -> Look:
         everybody = proctable.table()
         found = proctable.descendants(everybody, {self._shim})
         if not self._subreaper:
@@ -145,9 +157,16 @@ def _kill_children(without: int) -> None:
     """
     done = {without}
     for _ in range(BURST):
-        for pid in proctable.children() - done:
+        for pid in _children() - done:
             done.add(pid)
             _kill_child(pid)
+
+
+def _children() -> set[int]:
+    try:
+        return proctable.children()
+    except OSError:
+        return set()
 
 
 def _kill_child(pid: int) -> None:
@@ -174,7 +193,19 @@ def remains(mark: str, roster: Roster | None) -> tuple[Entry, ...]:
         roster: what the shim knew, if that can be read. Pids of another boot or pid namespace mean nothing here.
 
     The asking process is never among them.
+
+    Raises:
+        Retryable: the system has no descriptor left for looking.
     """
+    try:
+        return _remains(mark, roster)
+    except OSError as error:
+        raise Retryable(
+            f"the processes of a run cannot be looked at: {error.strerror}", hint="it is tried again"
+        ) from error
+
+
+def _remains(mark: str, roster: Roster | None) -> tuple[Entry, ...]:
     everybody = proctable.table()
     asking = os.getpid()
     roots = proctable.marked(everybody.keys() - {asking}, mark)
@@ -202,6 +233,9 @@ def destroy(mark: str, roster: Roster | None, grace: float) -> bool:
 
     Blocks for at most the grace and 5 s. SIGTERM, the grace in seconds, then SIGKILL; never for the asking process
     and those above it. Who survives (uninterruptible, of another user) keeps the run from having ended: ask again.
+
+    Raises:
+        Retryable: the system has no descriptor left for looking.
     """
     clock = SystemClock()
     mine = {above.pid for above in process.lineage()}

@@ -6,6 +6,7 @@ from /proc; where there is none, from psutil, through a module that is loaded on
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
@@ -25,6 +26,7 @@ MARK = b"HERMES_KANBAN_CLAIM_LOCK="  # unique to a run, in the environment of ev
 MOST_STAT_BYTES = 4096
 MOST_LISTED_BYTES = 1_048_576
 MOST_ENVIRONMENT_BYTES = 4_194_304
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -57,7 +59,11 @@ class Entry(Record):
 
 
 def table() -> Table:
-    """Return all processes that can be seen, the newest first: whoever forks fast is looked at soon."""
+    """Return all processes that can be seen, the newest first: whoever forks fast is looked at soon.
+
+    Raises:
+        OSError: the system is out of descriptors or memory.
+    """
     if not _has_proc():
         found: Table = _portable().table()
         return found
@@ -143,13 +149,13 @@ def send(entry: Entry, number: int) -> bool:
 
 
 def _send_plainly(entry: Entry, number: int) -> bool:
-    if not _is_still(entry):
-        return False
     try:
-        os.kill(entry.pid, number)
+        still = _is_still(entry)
+        if still:
+            os.kill(entry.pid, number)
     except OSError:
         return False
-    return True
+    return still
 
 
 def _is_still(entry: Entry) -> bool:
@@ -163,11 +169,14 @@ def here() -> str:
 
 
 def start_token_now() -> float:
-    """Return the start token that a process started now would have, 0 where it cannot be known."""
+    """Return the start token that a process started now would have.
+
+    Raises:
+        OSError: it cannot be known now.
+    """
     if not _has_proc():
         return float(_portable().start_token_now())
-    first = _read(f"{PROC}/uptime", MOST_STAT_BYTES).split(b" ")[0]
-    return float(first) * TICKS if first else 0.0
+    return float(_read(f"{PROC}/uptime", MOST_STAT_BYTES).split(b" ")[0]) * TICKS
 
 
 def later(token: float, seconds: float) -> float:
@@ -189,10 +198,16 @@ def _environment(pid: int) -> bytes:
 
 
 def _read(path: str, most: int) -> bytes:
-    """Return a file's bytes, none if it cannot be read: the process went, or is not ours to look at."""
+    """Return a file's bytes, none if it cannot be read: the process went, or is not ours to look at.
+
+    Raises:
+        OSError: the system is out of descriptors or memory: a process that cannot be read now must not look gone.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         return b""
     try:
         return os.read(descriptor, most)

@@ -19,6 +19,7 @@ import sys
 from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.base.errors import InvalidValue, Refusal, Retryable
 from hermes_kanban.lanes import channel, order, runfiles, start
+from hermes_kanban.lanes.output import Log
 from hermes_kanban.lanes.signals import Signals
 from hermes_kanban.lanes.supervisor import Supervisor
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 LOCK = 3
 ORDER_SECONDS = 15.0
-UNUSABLE = 2
+UNUSABLE, FAULT = 2, 70
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +39,8 @@ def main(arguments: list[str]) -> int:
         arguments: the board's database, which only the report program gets, and the number of the run.
 
     Returns:
-        0 when the run is over or its start was refused; 2 when there was no order that could be followed.
+        0 when the run is over or its start was refused; 2 when there was no order that could be followed; 70 for a
+        fault of the shim itself: its worker dies with it, and the dispatcher sees to the rest (D13).
     """
     database, run = arguments
     first = _own_descriptors()
@@ -50,8 +52,12 @@ def main(arguments: list[str]) -> int:
     except (Refusal, OSError, ValueError) as error:
         _refuse(first, run, str(error))
         return UNUSABLE
-    subreaper = start.become_subreaper()
-    Supervisor(given, database, first, LOCK, SystemClock(), signals, subreaper=subreaper).run()
+    try:
+        subreaper = start.become_subreaper()
+        Supervisor(given, database, first, LOCK, SystemClock(), signals, subreaper=subreaper).run()
+    except Exception as error:
+        _confess(given, error)
+        return FAULT
     return 0
 
 
@@ -126,6 +132,13 @@ def _refuse(first: socket.socket, run: str, message: str) -> None:
         channel.send(first, {"op": "refused", "run": run, "message": message})
     except OSError:
         return
+
+
+def _confess(given: Order, error: Exception) -> None:
+    """Leave the reason where people look: nobody reads what a shim prints."""
+    log = Log(given.log, given.log_bytes)
+    log.mark(f"[kanban-shim] a fault of the supervisor ended this run: {type(error).__name__}: {error}")
+    log.close()
 
 
 if __name__ == "__main__":

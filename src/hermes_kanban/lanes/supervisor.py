@@ -22,7 +22,7 @@ from hermes_kanban.lanes.pulse import Pulse
 from hermes_kanban.lanes.runfiles import Roster
 from hermes_kanban.lanes.signals import ENDING
 from hermes_kanban.lanes.talk import PROGRAM_SECONDS, Talk
-from hermes_kanban.model.exits import STOPS, ExitRecord
+from hermes_kanban.model.exits import STOPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Supervisor:
         self._set = ProcessSet(os.getpid(), order.lock, subreaper=subreaper)
         self._charge = Charge(order, now)
         self._talk = Talk(order, database, first, self._hello, self._heard, self._told)
-        self._shim = identity_of(os.getpid())
+        self._shim, self._here = identity_of(os.getpid()), proctable.here()
         self._program_asked = False
         self._childless = False
         self._started_ms = self._ended_ms = clock.now_ms()
@@ -244,10 +244,9 @@ class Supervisor:
 
     def _beat(self, now: float) -> None:
         """Say that the run lives, and whether it does something (P13)."""
-        self._seen()
         self._alarms["beat"] = now + self._beat_interval()
-        if self._talk.helper:
-            return  # the last one is still on its way
+        if self._talk.helper or self._is_deserted():
+            return  # the last one is still on its way, or there is nothing to tell but the end
         output = self._charge.output
         active, idle = self._pulse.active(output.total), int(now - output.news_at)
         self._talk.tell({"op": "beat", **self._who(), "active": active, "idle": idle}, now)
@@ -274,7 +273,7 @@ class Supervisor:
         """See whether nothing of the run is left; a report program of ours must not stand in the way of the proof."""
         if not self._is_open():
             return
-        if self._talk.helper and self._charge.ends.leader is not None and not self._seen().members:
+        if self._talk.helper and self._is_deserted():
             self._talk.hush()
         if self._set.proven_empty(childless=self._childless):
             self._finish(now)
@@ -290,7 +289,9 @@ class Supervisor:
     def _record(self, now: float) -> None:
         """Write the exit record; while that cannot be done the lock stays held, for a while (P45)."""
         try:
-            runfiles.write_exit(self._order.folder, self._exit_record())
+            times = (self._started_ms, self._ended_ms)
+            found = self._charge.record(times, self._leash, self._pulse.peak_memory)
+            runfiles.write_exit(self._order.folder, found)
         except Refusal:
             if now - self._since < RECORD_SECONDS:
                 self._alarms["record"] = now + RECORD_AGAIN
@@ -323,6 +324,10 @@ class Supervisor:
     def _enter(self, phase: str, now: float) -> None:
         self._phase, self._since = phase, now
 
+    def _is_deserted(self) -> bool:
+        """Whether the worker has ended and nobody else can be seen, which is not yet the proof."""
+        return not self._seen().members and self._charge.ends.leader is not None
+
     def _seen(self) -> Look:
         seen = self._set.look(without=self._talk.helper)
         self._pulse.looked(seen)
@@ -341,39 +346,20 @@ class Supervisor:
         return {"op": "ended", "run": self._order.run}
 
     def _write_roster(self) -> None:
+        try:
+            looked = proctable.start_token_now()
+        except OSError:
+            return  # the former one stands
         found = Roster(
             run=self._order.run,
-            boot=proctable.here(),
-            looked=proctable.start_token_now(),
+            boot=self._here,
+            looked=looked,
             shim=self._shim,
             worker=self._charge.identity,
             known=self._set.known,
             sessions=self._set.sessions,
         )
         runfiles.write_roster(self._lock, found)
-
-    def _exit_record(self) -> ExitRecord:
-        code, by_signal = self._charge.verdict()
-        error, hint = self._charge.spawn_error or (None, "")
-        return ExitRecord(
-            run=self._order.run,
-            task=self._order.task,
-            lock=self._order.lock,
-            code=code,
-            signal=by_signal,
-            started_ms=self._started_ms,
-            ended_ms=self._ended_ms,
-            stop=self._leash.reason,
-            overstayed=self._leash.overstayed,
-            spawn_error=error,
-            hint=hint,
-            policy=self._order.policy,
-            tail=self._charge.output.tail(),
-            retry_after=self._charge.output.retry_after,
-            output_bytes=self._charge.output.total,
-            worker=self._charge.identity,
-            peak_memory=self._pulse.peak_memory,
-        )
 
 
 def _is_yes(answer: Mapping[str, Any]) -> bool:

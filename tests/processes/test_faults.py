@@ -1,0 +1,491 @@
+"""Faults that boards of this kind have had, each with real processes: by their numbers (C4 …). The rest is elsewhere:
+
+C8 C28 C47 C58 in test_spawning, C38 C115 C116 C118 C133 C134 C136 C137 C139 C140 in test_dispatch, C46 in test_deaths;
+C44's reminder and C61 belong to the built-in agent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_kanban import compose
+from hermes_kanban.base import process
+from hermes_kanban.dispatcher.slots import Slots, release
+from hermes_kanban.model import status as s
+from hermes_kanban.model.claim import Caps
+from hermes_kanban.model.run import Run
+from tests.processes.around import cards, change
+from tests.processes.home import FAKE, HERMES, LANES, Home, home, kill, until, worker
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="namespaces of processes are Linux's")
+CLONE_NEWPID = 0x20000000
+
+# Its first child is the init of a namespace of processes of its own; the pid is written down for the test.
+INIT = """
+import ctypes, os, signal
+assert ctypes.CDLL(None).unshare(0x20000000) == 0
+pid = os.fork()
+if pid == 0:
+    signal.pause()
+with open(f"{os.environ['HERMES_HOME']}/puppets/init", "w") as out:
+    out.write(f"{pid}\\n")
+signal.pause()
+"""
+GREEDY = "kept = bytearray(400 << 20); import signal; signal.pause()"
+SAYS = "while echo {}; do sleep 0.1; done"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Home]:
+    with home(tmp_path) as made:
+        yield made
+
+
+def shell(line: str, **keys: Any) -> dict[str, Any]:
+    return {"argv": ["sh", "-c", line]} | keys
+
+
+def outcomes(here: Home, task: str) -> list[str | None]:
+    return [run.outcome for run in here.board.runs(task)]
+
+
+def gone(here: Home, run: Run) -> bool:
+    """Whether nothing of a run is left but, perhaps, its shim on the way out."""
+    return not [pid for pid in here.marked(run) if pid != run.shim_pid]
+
+
+def late(here: Home, run: Run, *words: str) -> int:
+    """Do a verb as the worker of a run that may be over, from outside of any shim; return the exit code."""
+    shown = {"HERMES_KANBAN_TASK": run.task_id, "HERMES_KANBAN_RUN_ID": str(run.id)}
+    return here.hermes.set(HERMES_KANBAN_CLAIM_LOCK=run.claim_lock or "", **shown)(*words).code
+
+
+# --- claims and leases ----------------------------------------------------------------------------------------------
+def test_only_the_end_of_its_process_frees_a_card(here: Home) -> None:  # C4
+    here.configure(closing_grace_seconds=60)
+    here.gateway()
+    task = here.create()
+    run = here.alive(task)
+    here.ask(run, "say out of iterations")
+    here.ask(run, "block")  # it gives its card back, and is not gone
+    here.hermes.ok("unblock", task)
+    other = here.alive(here.create("the dispatcher looks at the board"))
+    assert here.card(task).status == s.READY
+    assert [found.id for found in here.board.runs(task)] == [run.id]
+    assert late(here, run, "claim", task) != 0  # nor does anybody else get it
+    here.tell(run, "exit 0")
+    again = here.alive(task)
+    assert again.id > other.id
+    assert gone(here, run)
+
+
+def test_a_late_clean_up_names_its_own_attempt_and_touches_no_other(here: Home) -> None:  # C5
+    task = here.create()
+    here.dispatch()
+    first = here.alive(task)
+    here.hermes.ok("reclaim", task)
+    before = here.board.last_event_id()
+    here.ask(first, "block")  # it does not know yet that it lost its claim
+    assert here.run(task) is not None
+    assert [event.kind for event in here.board.events(since=before)] == ["refused"]
+    here.gateway()  # tells its shim to end it
+    second = here.alive(task) if here.run(task) != first else first
+    here.until(lambda: len(here.board.runs(task)) == 2)
+    second = here.alive(task)
+    assert gone(here, first)
+    for words in (
+        ["block", task, "--kind", "transient", "--cause", "late", "--what", "out of iterations"],
+        ["complete", task, "--summary", "late"],
+        ["heartbeat", task],
+    ):
+        assert late(here, first, *words) == 5  # its claim is lost
+    assert here.run(task) == here.alive(task)
+    assert (second.id, here.card(task).status) == (here.card(task).current_run_id, s.RUNNING)
+    here.ask(second, "complete")
+    assert here.card(task).status == s.DONE
+
+
+def test_claims_whose_workers_never_come_alive_end(here: Home) -> None:  # C8, C14
+    here.configure(spawn_grace_seconds=1, failure_limit=2)
+    task = here.create()
+    board = compose.open_supervision(here.env, here.place)
+    for _ in range(2):  # a dispatcher that claims and is gone
+        board.claim_for_dispatch(task, ttl=900, lane="puppet", name="puppet", caps=Caps())
+        board.run(here.card(task).current_run_id or 0)
+        count = len(here.board.runs(task))
+        here.until(lambda: here.dispatch()["ended"])
+        assert len(here.board.runs(task)) == count
+    assert outcomes(here, task) == [s.SPAWN_FAILED, s.GAVE_UP]
+    assert here.card(task).status == s.BLOCKED
+    assert here.kinds(task)[-1] == "gave_up"
+
+
+def test_a_silent_worker_is_not_killed_before_its_time_is_over(here: Home) -> None:  # C29, D15
+    here.configure(claim_ttl_seconds=1)
+    here.gateway()
+    task = here.create("silent", "--max-runtime", "5")
+    first = here.alive(task)
+    here.until(lambda: (run := here.run(task)) and run.claim_expires >= first.started_at + 4)  # three leases
+    run = here.run(task)
+    assert run is not None
+    assert (run.id, run.open) == (first.id, True)
+    here.until(lambda: len(here.board.runs(task)) == 2)
+    ended = here.board.runs(task)[0]
+    assert (ended.outcome, ended.end_reason) == (s.TIMED_OUT, "timed_out")
+    assert (ended.ended_ms or 0) - ended.started_ms >= 5000
+    assert here.kinds(task)[:4] == ["created", "claimed", "spawned", "timed_out"]
+    assert gone(here, first)
+
+
+# --- the end of a process -----------------------------------------------------------------------------------------
+@LINUX
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a process that survives SIGKILL")
+def test_a_worker_that_survives_sigkill_keeps_its_card(here: Home) -> None:  # C16, D14
+    here.lanes["puppet"] = {"argv": [sys.executable, "-I", "-c", INIT]}
+    here.configure(kill_grace_seconds=0)
+    here.gateway()
+    task = here.create("cannot be killed", "--max-runtime", "100")
+    run = here.alive(task)
+    told = here.path / "puppets" / "init"
+    until(lambda: told.exists() and told.read_text(encoding="utf-8").endswith("\n"))
+    init = int(told.read_text(encoding="utf-8"))
+    release_it = hold(init)
+    try:
+        kill(init)  # it stays: a process of its namespace has a parent outside, which does not collect it
+        assert change(here, "UPDATE task_runs SET started_at = started_at - 1000 WHERE id = ?", run.id) == 1
+        here.until(lambda: "reclaim_deferred" in here.kinds(task))
+        assert process.describe(init) is not None
+        assert here.locks() == [run.id]
+        assert here.slots() == 1
+        card, found = here.card(task), here.run(task)
+        assert found is not None
+        assert (card.status, found.id, found.open) == (s.RUNNING, run.id, True)
+        assert here.kinds(task).count("claimed") == 1  # nobody else was started
+        assert late(here, run, "claim", task) != 0
+    finally:
+        release_it()
+    here.until(lambda: outcomes(here, task)[0] == s.TIMED_OUT)
+    here.until(lambda: init not in here.marked(run))
+
+
+def hold(init: int) -> Callable[[], None]:
+    """Keep a process in the namespace of another from being collected, until what is returned is called."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    says, said = os.pipe()
+    namespace = os.open(f"/proc/{init}/ns/pid", os.O_RDONLY)
+    holder = os.fork()
+    if holder == 0:
+        code = libc.setns(namespace, CLONE_NEWPID)
+        if code == 0 and os.fork() == 0:
+            signal.pause()
+        os.write(said, b"no" if code else b"in")
+        signal.pause()
+    assert os.read(says, 2) == b"in"
+    for descriptor in (says, said, namespace):
+        os.close(descriptor)
+
+    def let_go() -> None:
+        kill(holder)
+        os.waitpid(holder, 0)
+
+    return let_go
+
+
+def test_nothing_of_an_attempt_is_left_when_the_next_one_starts(here: Home) -> None:  # C17, C56
+    here.gateway()
+    task = here.create("leaves others", "--max-runtime", "2")
+    first = here.alive(task)
+    here.ask(first, "leave 2")  # in sessions of their own, deaf to SIGTERM
+    assert len(here.marked(first)) == 4
+    here.until(lambda: len(here.board.runs(task)) == 2)
+    assert gone(here, first)
+    second = here.alive(task)
+    assert outcomes(here, task) == [s.TIMED_OUT, None]
+    here.ask(second, "say still here")  # the time is counted from this attempt's own start
+    here.until(lambda: here.card(task).status == s.BLOCKED)
+    ended = here.board.runs(task)[1]
+    assert (ended.ended_ms or 0) - ended.started_ms >= 2000
+    assert gone(here, second)
+
+
+def test_a_worker_that_goes_on_after_it_completed_is_stopped(here: Home) -> None:  # C19, D14b
+    here.configure(closing_grace_seconds=2)
+    here.gateway()
+    task = here.create()
+    run = here.alive(task)
+    here.ask(run, "stubborn")
+    here.ask(run, "leave 1")
+    here.ask(run, "complete")
+    closing = here.run(task)
+    assert closing is not None
+    assert (here.card(task).status, closing.process_state, closing.worker_pid) == (s.DONE, s.CLOSING, run.worker_pid)
+    shown = here.hermes.run([HERMES, "gateway", "status", "--json"]).json["boards"][0]["workers"]
+    assert [(row["id"], row["worker_pid"]) for row in shown] == [(run.id, run.worker_pid)]
+    card, ended = here.ended(task)
+    assert (card.status, ended.outcome, ended.end_verb) == (s.DONE, s.COMPLETED, "complete")
+    assert gone(here, run)
+
+
+@pytest.mark.parametrize("verb", ["archive", "block", "schedule"])
+def test_no_verb_orphans_a_worker(here: Home, verb: str) -> None:  # C20
+    here.gateway()
+    task = here.create()
+    run = here.alive(task)
+    words = {"archive": [], "block": ["--kind", "needs_input", "--what", "stop"], "schedule": ["--in", "2h"]}[verb]
+    refused = here.hermes(verb, task, *words)
+    assert refused.code != 0
+    assert here.card(task).status == s.RUNNING
+    assert gone(here, run) is False
+    here.hermes.ok(verb, task, *words, "--override")
+    _, ended = here.ended(task)
+    assert (ended.id, ended.outcome, ended.end_reason) == (run.id, s.RECLAIMED, f"override:{verb}")
+    assert gone(here, run)
+    assert len(here.board.runs(task)) == 1  # no attempt is lost from the record
+
+
+def test_a_zombie_is_no_live_process_and_holds_no_slot(tmp_path: Path) -> None:  # C22, C23
+    slots = Slots(str(tmp_path / "slots"))
+    taken = slots.take((("host", 1),))
+    assert isinstance(taken, list)
+    says, said = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(said, b"!")
+        signal.pause()
+    release(taken)  # the child has it, as a shim would
+    os.read(says, 1)
+    me = process.describe(pid)
+    assert me is not None
+    assert process.alive(pid, me.started)
+    assert slots.take((("host", 1),)) == "host"
+    kill(pid)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is not collected
+    assert not process.alive(pid, me.started)
+    granted = slots.take((("host", 1),))
+    assert isinstance(granted, list)
+    release(granted)
+    os.waitpid(pid, 0)
+    os.close(says)
+    os.close(said)
+
+
+@LINUX
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a namespace of processes")
+def test_a_dispatcher_in_another_container_takes_no_live_worker_for_dead(here: Home) -> None:  # C25, D12
+    task = here.create()
+    here.dispatch()
+    run = here.alive(task)
+
+    def inside(*words: str) -> dict[str, Any]:
+        """One command among processes of which none of ours is one: the same host's name, other numbers."""
+        answer = here.hermes.run(["unshare", "--pid", "--fork", "--mount-proc", HERMES, "kanban", *words, "--json"])
+        assert answer.code == 0, answer
+        found: dict[str, Any] = json.loads(answer.out)
+        return found
+
+    assert inside("dispatch")["ended"] == []
+    assert change(here, "UPDATE task_runs SET claim_expires = claim_expires - 5000 WHERE id = ?", run.id) == 1
+    assert inside("dispatch")["ended"] == []  # the lock is held: that is seen from everywhere
+    assert here.kinds(task) == ["created", "claimed", "spawned", "claim_extended"]
+    here.ask(run, "complete")
+    here.tell(run, "exit 0")
+    assert here.ended(task)[1].outcome == s.COMPLETED
+
+
+@pytest.mark.parametrize("wait_for", ["all", "leader"])
+def test_a_launcher_that_ends_at_once_is_no_crash(here: Home, wait_for: str) -> None:  # C26
+    line = f"{sys.executable} -I {FAKE} obey & exit 0"
+    here.lanes["puppet"] = shell(line, wait_for=wait_for)
+    here.configure(closing_grace_seconds=3600 if wait_for == "all" else 1, protocol_violation_limit=1)
+    here.gateway()
+    task = here.create()
+    run = here.alive(task)
+    if wait_for == "all":
+        launcher = run.worker_pid or 0
+        until(lambda: process.describe(launcher) is None or not process.alive(launcher, run.worker_started or ""))
+        here.ask(run, "complete")
+        here.tell(run, "exit 0")
+        card, ended = here.ended(task)
+        assert (card.status, ended.outcome, ended.exit_code) == (s.DONE, s.COMPLETED, 0)
+    else:  # where it is not said that the launcher is one, what it leaves has the closing grace
+        card, ended = here.ended(task)
+        assert (card.status, ended.exit_code, ended.exit_kind) == (s.BLOCKED, 0, "exit")
+        assert "protocol_violation" in (ended.end_reason or "") or "without closing" in (ended.error or "")
+    assert gone(here, run)
+
+
+# --- alive, and getting on ------------------------------------------------------------------------------------------
+def test_the_shim_s_word_counts_not_the_model_s_memory(here: Home) -> None:  # C31, P13
+    here.lanes |= {"busy": shell(SAYS.format("working")), "idle": shell("exec sleep 1000")}
+    here.configure(claim_ttl_seconds=3)
+    here.gateway()
+    busy, idle = here.create(lane="busy"), here.create(lane="idle")
+    runs = here.alive(busy), here.alive(idle)
+    long_ago = "UPDATE task_runs SET last_heartbeat_at = last_heartbeat_at - 100"
+    assert change(here, long_ago) == 2
+    here.until(lambda: "heartbeat" in here.kinds(busy))
+    beat = next(event for event in here.board.events(task=busy) if event.kind == "heartbeat")
+    assert (beat.payload, beat.run_id) == ({"by": "shim"}, runs[0].id)
+    here.until(lambda: (run := here.run(idle)) and run.claim_expires >= runs[1].claim_expires + 2)
+    assert "heartbeat" not in here.kinds(idle)  # its lease is renewed: it lives; nobody says that it works
+
+
+def test_a_worker_that_repeats_itself_is_flagged(here: Home) -> None:  # C32
+    line = 'n=0; while n=$((n + 1)); do echo "attempt $n: no such tool"; sleep 0.1; done'
+    here.lanes |= {"loop": shell(line)}
+    here.configure(claim_ttl_seconds=3, no_progress_seconds=2)
+    here.gateway()
+    task = here.create(lane="loop")
+    here.until(lambda: "worker_progress" in here.kinds(task))
+    run = here.run(task)
+    assert run is not None
+    assert (run.open, run.standing_still) == (True, True)
+    assert here.marked(run)  # alive and getting on are two clocks
+
+
+def test_a_worker_that_hangs_is_ended_and_not_for_ever(here: Home) -> None:  # C34, D16
+    here.configure(dispatch_stale_timeout_seconds=60, reclaim_limit=2)
+    here.gateway()
+    task = here.create()
+    for number in (1, 2):
+        here.until(lambda count=number: len(here.board.runs(task)) == count)
+        run = here.alive(task)
+        past = "UPDATE task_runs SET started_at = started_at - 7200, last_heartbeat_at = last_heartbeat_at - 7200"
+        assert change(here, f"{past} WHERE id = ?", run.id) == 1
+        here.until(lambda found=run: not here.board.runs(task)[found.id - 1].open)
+        assert gone(here, run)
+    assert outcomes(here, task) == [s.RECLAIMED, s.GAVE_UP]
+    assert [run.end_reason for run in here.board.runs(task)] == ["stale", "stale"]
+    assert "stale" in here.kinds(task)
+    card = here.card(task)
+    assert (card.status, card.consecutive_failures) == (s.BLOCKED, 0)
+
+
+# --- what an end is booked as ---------------------------------------------------------------------------------------
+def test_a_worker_that_was_stopped_did_not_end_well_whatever_it_says(here: Home) -> None:  # C35
+    here.lanes["polite"] = shell('trap "exit 0" TERM; while :; do sleep 0.05; done', success_policy="complete")
+    here.configure(failure_limit=1)
+    here.gateway()
+    card, run = here.ended(here.create("card", "--max-runtime", "1", lane="polite"))
+    assert (card.status, run.exit_code, run.exit_kind) == (s.BLOCKED, 0, "stopped")
+    assert run.end_reason == "timed_out"
+    mine = here.create()
+    kill(here.alive(mine).worker_pid or 0, signal.SIGTERM)
+    _, run = here.ended(mine)
+    assert (run.end_reason, run.exit_code, run.exit_kind) == ("signal", -signal.SIGTERM, "signal")
+
+
+def test_a_worker_that_takes_too_much_memory_dies_alone(here: Home) -> None:  # C37
+    here.lanes["greedy"] = {"argv": [sys.executable, "-I", "-c", GREEDY], "memory_limit": 200 << 20}
+    here.configure(failure_limit=1)
+    gateway = here.gateway()
+    beside = here.alive(here.create("beside it"))
+    card, run = here.ended(here.create(lane="greedy"))
+    assert (card.status, run.outcome, run.end_reason) == (s.BLOCKED, s.GAVE_UP, "memory")
+    assert "memory" in (run.error or "")
+    here.ask(beside, "complete")
+    here.alive(here.create("the dispatcher goes on"))
+    assert not gateway.said("loop_restarted")
+
+
+def test_a_quota_wall_blocks_no_card(here: Home) -> None:  # C40, P42
+    here.lanes["tired"] = worker("say 429 too many requests", "exit 75")
+    here.configure(failure_limit=2, rate_limit_cooldown_seconds=0)
+    task = here.create(lane="tired")
+    for count in range(1, 6):
+        if count == 5:
+            here.configure(rate_limit_cooldown_seconds=600)
+        here.dispatch()
+        here.until(lambda wanted=count: outcomes(here, task) == [s.RATE_LIMITED] * wanted)
+        here.ended(task)
+    card = here.card(task)
+    assert (card.status, card.consecutive_failures) == (s.READY, 0)
+    assert (card.eligible_at or 0) > (here.board.runs(task)[-1].ended_at or 0)
+    assert here.dispatch()["started"] == []
+
+
+def test_an_end_without_a_word_is_tried_again_and_then_a_person_s(here: Home) -> None:  # C44
+    here.lanes["silent"] = worker("say I am done, I think", "exit 0")
+    here.configure(protocol_violation_limit=3)
+    here.gateway()
+    task = here.create(lane="silent")
+    here.until(lambda: here.card(task).status == s.BLOCKED)
+    assert outcomes(here, task) == [s.PROTOCOL_VIOLATION, s.PROTOCOL_VIOLATION, s.GAVE_UP]
+    assert here.kinds(task).count("protocol_violation") == 2
+    assert "I am done, I think" in (here.card(task).last_failure_error or "")
+    assert here.card(task).counted_failures == 0  # not one of the failures (P41)
+
+
+def test_the_last_words_of_a_worker_are_on_its_attempt(here: Home) -> None:  # C47
+    here.lanes["lost"] = worker("say error: unknown skill 'deploy'", "exit 1")
+    here.configure(failure_limit=1)
+    task = here.create(lane="lost")
+    here.dispatch()
+    _, run = here.ended(task)
+    assert run.error == "exit code 1\nerror: unknown skill 'deploy'"
+    assert "unknown skill 'deploy'" in here.hermes.ok("show", task)
+
+
+def test_no_automatic_recovery_forgives_a_failure(here: Home) -> None:  # C49, C53
+    here.configure(failure_limit=2, rate_limit_cooldown_seconds=0)
+    here.gateway()
+    task = here.create()
+    for count, line in enumerate(("die KILL", "exit 75", "die KILL"), 1):
+        here.until(lambda wanted=count: len(here.board.runs(task)) == wanted)
+        run = here.alive(task)
+        here.tell(run, line)  # before its first heartbeat
+    card, run = here.ended(task)
+    assert outcomes(here, task) == [s.CRASHED, s.RATE_LIMITED, s.GAVE_UP]
+    assert card.status == s.BLOCKED
+    refused = here.hermes.set(
+        HERMES_KANBAN_TASK=task, HERMES_KANBAN_RUN_ID=str(run.id), HERMES_KANBAN_CLAIM_LOCK=run.claim_lock or ""
+    )("complete", task, "--summary", "finished all the same")
+    assert refused.code == 5
+    assert s.GAVE_UP in refused.err  # the true cause
+
+
+def test_those_that_fail_together_do_not_come_back_together(here: Home) -> None:  # C55
+    here.configure(retry_backoff_seconds=3600)
+    here.gateway()
+    made = cards(here, *"abcdef", max_runtime=2)
+    ends = [here.ended(task)[0] for task in made]
+    assert {outcomes(here, task)[0] for task in made} == {s.TIMED_OUT}
+    assert len({card.eligible_at for card in ends}) == len(ends)
+
+
+# --- what keeps a card from starting ---------------------------------------------------------------------------------
+def test_a_link_in_a_comment_keeps_nothing_from_starting(here: Home) -> None:  # C59
+    task = here.create("merge it")
+    here.hermes.ok(
+        "comment", task, "see https://github.com/some/thing/pull/17 : work is already under way, do not start"
+    )
+    assert [row["task"] for row in here.dispatch()["started"]] == [task]
+
+
+@pytest.mark.parametrize("sort", ["no config", "broken config"])
+def test_a_half_made_profile_is_not_started_and_says_why(here: Home, sort: str) -> None:  # C142
+    folder = here.path / "profiles" / "coder"
+    folder.mkdir(parents=True)
+    if sort == "broken config":
+        (folder / "config.yaml").write_text("worker: [", encoding="utf-8")
+    task = here.create(lane="coder")
+    gateway = here.gateway()
+    here.until(lambda: gateway.said("unanswered"))
+    assert "config.yaml" in gateway.said("unanswered")[0]["names"]["coder"]
+    shown = here.hermes.ask("why", task)
+    assert (shown["dispatchable"], [why["code"] for why in shown["dispatch_reasons"]]) == (False, ["lane_problem"])
+    assert "config.yaml" in shown["dispatch_reasons"][0]["text"]
+    assert here.run(task) is None
+    lane = {"argv": LANES["puppet"]["argv"], "type": "command"}
+    (folder / "config.yaml").write_text(json.dumps({"worker": lane}), encoding="utf-8")
+    here.dispatch()
+    here.alive(task)
