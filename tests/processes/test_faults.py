@@ -23,7 +23,7 @@ from hermes_kanban.dispatcher.slots import Slots, release
 from hermes_kanban.model import status as s
 from hermes_kanban.model.claim import Caps
 from hermes_kanban.model.run import Run
-from tests.processes.around import cards, change
+from tests.processes.around import cards, change, now
 from tests.processes.home import FAKE, HERMES, LANES, Home, home, kill, until, worker
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="namespaces of processes are Linux's")
@@ -71,13 +71,16 @@ def late(here: Home, run: Run, *words: str) -> int:
 
 # --- claims and leases ----------------------------------------------------------------------------------------------
 def test_only_the_end_of_its_process_frees_a_card(here: Home) -> None:  # C4
-    here.configure(closing_grace_seconds=60)
+    here.configure(closing_grace_seconds=60, claim_ttl_seconds=1, quarantine_seconds=1)
     here.gateway()
     task = here.create()
     run = here.alive(task)
     here.ask(run, "say out of iterations")
     here.ask(run, "block")  # it gives its card back, and is not gone
     here.hermes.ok("unblock", task)
+    closed = here.run(task)
+    assert closed is not None
+    here.until(lambda: now(here) > closed.claim_expires + 2)  # nor does time free it while that is known (P14c)
     other = here.alive(here.create("the dispatcher looks at the board"))
     assert here.card(task).status == s.READY
     assert [found.id for found in here.board.runs(task)] == [run.id]
@@ -118,12 +121,11 @@ def test_claims_whose_workers_never_come_alive_end(here: Home) -> None:  # C8, C
     here.configure(spawn_grace_seconds=1, failure_limit=2)
     task = here.create()
     board = compose.open_supervision(here.env, here.place)
+    here.lanes.clear()  # who looks afterwards starts nothing
+    here.configure()
     for _ in range(2):  # a dispatcher that claims and is gone
         board.claim_for_dispatch(task, ttl=900, lane="puppet", name="puppet", caps=Caps())
-        board.run(here.card(task).current_run_id or 0)
-        count = len(here.board.runs(task))
         here.until(lambda: here.dispatch()["ended"])
-        assert len(here.board.runs(task)) == count
     assert outcomes(here, task) == [s.SPAWN_FAILED, s.GAVE_UP]
     assert here.card(task).status == s.BLOCKED
     assert here.kinds(task)[-1] == "gave_up"
@@ -246,10 +248,11 @@ def test_no_verb_orphans_a_worker(here: Home, verb: str) -> None:  # C20
     assert here.card(task).status == s.RUNNING
     assert gone(here, run) is False
     here.hermes.ok(verb, task, *words, "--override")
-    _, ended = here.ended(task)
+    here.until(lambda: here.board.watched() == ())
+    ended = here.board.runs(task)[0]
     assert (ended.id, ended.outcome, ended.end_reason) == (run.id, s.RECLAIMED, f"override:{verb}")
     assert gone(here, run)
-    assert len(here.board.runs(task)) == 1  # no attempt is lost from the record
+    assert [found.id for found in here.board.runs(task) if found.role != s.MANUAL] == [run.id]
 
 
 def test_a_zombie_is_no_live_process_and_holds_no_slot(tmp_path: Path) -> None:  # C22, C23
@@ -401,8 +404,8 @@ def test_a_quota_wall_blocks_no_card(here: Home) -> None:  # C40, P42
     here.lanes["tired"] = worker("say 429 too many requests", "exit 75")
     here.configure(failure_limit=2, rate_limit_cooldown_seconds=0)
     task = here.create(lane="tired")
-    for count in range(1, 6):
-        if count == 5:
+    for count in range(1, 5):
+        if count == 4:
             here.configure(rate_limit_cooldown_seconds=600)
         here.dispatch()
         here.until(lambda wanted=count: outcomes(here, task) == [s.RATE_LIMITED] * wanted)
@@ -450,7 +453,7 @@ def test_no_automatic_recovery_forgives_a_failure(here: Home) -> None:  # C49, C
         HERMES_KANBAN_TASK=task, HERMES_KANBAN_RUN_ID=str(run.id), HERMES_KANBAN_CLAIM_LOCK=run.claim_lock or ""
     )("complete", task, "--summary", "finished all the same")
     assert refused.code == 5
-    assert s.GAVE_UP in refused.err  # the true cause
+    assert f"{task} is blocked and no run holds it" in refused.err  # the true cause
 
 
 def test_those_that_fail_together_do_not_come_back_together(here: Home) -> None:  # C55

@@ -123,7 +123,7 @@ class Model(Questions):
 
     def claim(self, seat: Seat, card_id: str, ttl: int, run_id: int) -> Run:
         card = self.cards[card_id]
-        if seat.env is not None:
+        if self.who(seat, None).kind == "worker":
             raise Refused("forbidden")
         with self.whole():
             self._due(card)
@@ -155,7 +155,7 @@ class Model(Questions):
         return run
 
     def claim_next(self, seat: Seat, ttl: int, run_id: int, *, review: bool, assignee: str | None) -> Run:
-        if seat.env is not None:
+        if self.who(seat, None).kind == "worker":
             raise Refused("forbidden", "nothing_ready")  # a look comes before the question who asks
         self.release_due()
         role = "reviewer" if review else "implementer"

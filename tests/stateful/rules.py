@@ -93,7 +93,7 @@ class Seat:
     """Who calls.
 
     `terminal`: a person's; `tickets`: runs claimed from here, oldest first; `env`: (run, card, whether the lock is
-    right) from a worker's environment; `named`: the run that the call names.
+    right) from a worker's environment, or of the shim above (`inside`); `named`: the run that the call names.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Seat:
     bridge: bool = False
     tickets: tuple[int, ...] = ()
     env: tuple[int, str, bool] | None = None
+    inside: bool = False
     named: int | None = None
 
 
@@ -206,7 +207,9 @@ class Questions:
 
     def who(self, seat: Seat, card_id: str | None) -> Who:  # P70, P12b
         if seat.env is not None:
-            run, _, right = seat.env
+            run, home, right = seat.env
+            if seat.inside and home != card_id and not self.runs[run].open:
+                raise Refused("claim_lost")  # P14b: nothing follows the end of a run
             return Who("worker", seat.name, False, run, right)
         kind = "bridge" if seat.bridge else "human"
         if seat.named is not None:

@@ -91,7 +91,8 @@ class Side(RuleBasedStateMachine):
         if not mine:
             return self.caller("stranger", card)
         claim = mine[-1]
-        return self.world.inside(claim), Seat(claim.run.profile or "", env=(claim.run.id, claim.task.id, True)), {}
+        seat = Seat(claim.run.profile or "", env=(claim.run.id, claim.task.id, True), inside=True)
+        return self.world.inside(claim), seat, {}
 
     def _by_claim(self, name: str, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
         pulled = [claim for held in self.claims.values() for claim in held]

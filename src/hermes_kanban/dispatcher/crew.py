@@ -93,6 +93,11 @@ class Crew:
             link.stopped = link.say({"do": "stop", "reason": reason})
         return now - told < self.patience
 
+    def reaches(self, run: Run) -> bool:
+        """Whether the shim took the word that its run is to end."""
+        link = self.links.get(run.id)
+        return link is not None and link.stopped
+
     @property
     def patience(self) -> float:
         """How many seconds a shim has for what it was told."""

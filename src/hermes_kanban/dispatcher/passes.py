@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def stop(self, run: Run, reason: str) -> bool:
             """Tell the shim to end its worker; False when it was told long ago and does not do it."""
 
+        def reaches(self, run: Run) -> bool:
+            """Whether the shim took what it was told last."""
+
         def wants(self, *, more: bool) -> None:
             """Say whether there is more to start than room (fair turns, D7)."""
 
@@ -163,14 +166,21 @@ def _foreign(sight: Sight, run_: Run) -> None:
 def _look_after(sight: Sight, run_: Run) -> None:
     word = _overdue(sight, run_)
     if word:
-        if not sight.hands.stop(run_, word):
-            ended = sight.reaper.force(run_, word)
-            if ended:
-                sight.note_end(ended)
+        _end(sight, run_, word)
     elif not run_.open:
         sight.hands.close(run_)
     elif run_.claim_expires <= sight.now:
         sight.board.extend(run_.id)
+
+
+def _end(sight: Sight, run_: Run, word: str) -> None:
+    """Have a run ended: by its shim, which keeps lock and slots until it is done, or by force where that is no help."""
+    if sight.hands.stop(run_, word):
+        return
+    if sight.hands.reaches(run_) and sight.reaper.watched_over(run_):
+        sight.board.defer(run_.id, word)  # what survives SIGKILL survives ours too (D14, C16)
+    elif ended := sight.reaper.force(run_, word):
+        sight.note_end(ended)
 
 
 def _overdue(sight: Sight, run_: Run) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes_kanban.base import process
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.lanes import procset, runfiles
+from hermes_kanban.lanes import procset, proctable, runfiles
 from hermes_kanban.lanes.settling import settle
 from hermes_kanban.model import status as s
 from hermes_kanban.model.exits import ExitRecord
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.supervision import Supervision
     from hermes_kanban.lanes.answers import Desk
     from hermes_kanban.model.task import Task
+
+STOPPED = ("T", "t")  # by a signal, or by a debugger: it will not do what it is told
 
 
 @record
@@ -92,6 +94,11 @@ class Reaper:
             return True  # the machine was started anew since
         roster = runfiles.read_roster(self.folder, run.id)
         return procset.destroy(run.claim_lock or "", roster, self._values.number("kill_grace_seconds"))
+
+    def watched_over(self, run: Run) -> bool:
+        """Whether the run's shim is at work: then it goes on ending what is left, and keeps lock and slots (D13)."""
+        found = proctable.entry_of(run.shim_pid or 0)
+        return found is not None and found.started == run.shim_started and found.lives and found.state not in STOPPED
 
     def force(self, run: Run, reason: str) -> Ended | None:
         """End a run whose shim does not answer, together with the shim (a stopped one holds its lock for ever)."""

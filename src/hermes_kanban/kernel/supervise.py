@@ -54,9 +54,14 @@ def state_of(run: Run) -> Beat:
 def started(ctx: Context, run: Run, lock: str, process: Process) -> Beat:
     """Turn `starting` into `alive`, once, for the shim whose fence this is (D11).
 
+    The same shim may ask again: whoever it asked first may have died before it could answer.
+
     Raises:
         ClaimLost: the run was ended meanwhile, or is another shim's: the late one must not start its worker.
     """
+    asked_before = (run.claim_lock, (run.shim_pid, run.shim_started), (run.worker_pid, run.worker_started))
+    if run.open and asked_before == (lock, process.shim, process.worker):
+        return Beat("open")
     changed = ctx.tx.run(
         "runs.came_alive",
         id=run.id,
@@ -94,6 +99,7 @@ def renew(ctx: Context, run: Run, lock: str, *, active: bool, idle: int) -> Beat
     if run.claim_lock != lock:
         raise ClaimLost(f"the lock shown is not that of run {run.id}", hint="it is not this shim's", run_shown=run.id)
     if not run.open:
+        _stays(ctx, run)
         return state_of(run)
     changes: dict[str, Any] = {"claim_expires": max(run.claim_expires, ctx.now + run.claim_ttl)}
     if active and ctx.now - (run.last_heartbeat_at or 0) >= HEARTBEAT_SECONDS:
@@ -102,6 +108,13 @@ def renew(ctx: Context, run: Run, lock: str, *, active: bool, idle: int) -> Beat
     changes |= _progress(ctx, run, idle)
     ctx.tx.assign("runs.update_open", rows.to_columns(changes), where_id=run.id)
     return Beat("open")
+
+
+def _stays(ctx: Context, run: Run) -> None:
+    """Keep the card of a closed run from others as long as its shim says that something of it lives (P14c, C4)."""
+    card = find.task(ctx.tx, run.task_id)
+    if card.eligible_reason == s.QUARANTINE and (card.eligible_at or 0) <= ctx.now + run.claim_ttl:
+        failures.keep_off(ctx, run, "its worker has not ended yet")
 
 
 def _progress(ctx: Context, run: Run, idle: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import psutil
 from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.lanes.proctable import Entry
 
-GONE = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+STATES = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "Z", psutil.STATUS_STOPPED: "T"}  # as Linux calls them
 
 
 def table() -> dict[int, Entry]:
@@ -26,7 +26,7 @@ def entry_of(pid: int) -> Entry | None:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            state = "Z" if process.status() in GONE else "R"
+            state = STATES.get(process.status(), "R")
             started, parent = f"{process.create_time():.6f}", process.ppid()
             memory, cpu = _used(process)
         return Entry(pid, parent, os.getpgid(pid), os.getsid(pid), started, state, memory, cpu)
