@@ -182,6 +182,20 @@ def test_what_was_left_by_both_is_booked_by_the_next_bridge(here: Home) -> None:
     assert here.marked(run) == []
 
 
+def test_a_gateway_beside_books_what_a_killed_bridge_left(here: Home) -> None:  # P45: whoever notices, the same verdict
+    tasks = [create(here, f"card {n}") for n in range(3)]
+    gateway = here.gateway()
+    bridge = Pull(here, "--concurrency", "3")
+    runs = [here.alive(task) for task in tasks]
+    bridge.kill()
+    here.tell(runs[0], "exit 0")
+    here.tell(runs[1], "exit 1")
+    kill(shim_of(here, runs[2]))  # nobody but the gateway is left that could notice
+    assert [here.ended(task)[0].status for task in tasks] == [s.DONE, s.BLOCKED, s.BLOCKED]
+    assert [event.actor for event in here.board.events(task=tasks[2])][-1] == "bridge:bot"
+    assert gateway.stop() == 0
+
+
 def test_a_program_killed_at_work_blocks_its_card(here: Home) -> None:
     task = create(here)
     Pull(here)
@@ -252,4 +266,5 @@ def test_a_bridge_killed_anywhere_loses_nothing_and_doubles_nothing(here: Home) 
         done = [run for run in here.board.runs(task) if run.outcome == s.COMPLETED]
         assert len(done) == 1
     assert here.board.verify() == ()
+    last.hears("bridge_started")
     assert last.stop() == 0

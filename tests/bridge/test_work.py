@@ -236,10 +236,13 @@ def test_a_card_s_text_is_one_argument_and_nothing_else(here: Home) -> None:
 
 def test_a_program_gets_its_run_s_variables_and_no_secret(here: Home) -> None:  # D10
     task = create(here)
-    secrets = {"OPENAI_API_KEY": "k", "AWS_SECRET_ACCESS_KEY": "k", "SOME": "thing", "HERMES_KANBAN_ROLE": "bridge"}
-    assert Pull(here, "--once", argv=(sys.executable, "-I", "-c", TELL), **secrets).wait() == 0
+    secrets = {"OPENAI_API_KEY": "k", "GH_TOKEN": "k", "SOME": "thing", "HERMES_KANBAN_ROLE": "bridge"}
+    bridge = Pull(here, "--once", "--env", "GH_TOKEN", argv=(sys.executable, "-I", "-c", TELL), **secrets)
+    assert bridge.wait() == 0
+    assert bridge.said("bridge_started")[0]["withheld"] == ["OPENAI_API_KEY"]  # names alone
     _, _, variables = json.loads(Path(here.place.workspaces, task, "told.json").read_text(encoding="utf-8"))
-    assert not {"OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "SOME"} & set(variables)
+    assert not {"OPENAI_API_KEY", "SOME"} & set(variables)
+    assert variables["GH_TOKEN"] == "k"  # it was asked for
     assert (variables["HERMES_KANBAN_TASK"], variables["HERMES_KANBAN_RUN_ID"]) == (task, "1")
     assert (variables["HERMES_PROFILE"], variables["HERMES_KANBAN_ROLE"]) == (NAME, s.WORKER)
 
@@ -302,6 +305,8 @@ def test_a_card_that_cannot_have_its_workspace_is_returned_and_the_next_one_take
         (("--assignee", "bot"), 2, "a lane or a program"),
         (("--assignee", "bot", "--lane", "x", "--", "true"), 2, "a lane or a program"),
         (("--assignee", "bot", "--lane", "x"), 7, "no lane"),
+        (("--assignee", "bot", "--lane", "x", "--env", "X"), 2, "--env"),
+        (("--assignee", "bot", "--env", "HERMES_KANBAN_TASK", "--", "true"), 7, "HERMES_KANBAN_TASK"),
         (("--assignee", "bot", "--", "no-such-program-xyz"), 7, "not found"),
         (("--assignee", "bot", "--", "sh", "-c", "{prompt}"), 7, "would run"),
         (("--assignee", "bot", "--", "true", "a{prompt}b"), 7, "whole argument"),

@@ -1,4 +1,4 @@
-"""Who asks from inside of a run: workers that are shells under a real shim, and probes that ask from where they ended up.
+"""Who asks from inside of a run: workers that are shells under a real shim, and probes that ask from where they got to.
 
 A probe's way into the world is a line of the worker's shell; how it got there is part of its answer, so that a test
 can see that the road was the one it is about.
@@ -64,11 +64,6 @@ class Worker:
     def shim(self) -> int:
         assert self.run.shim_pid is not None
         return self.run.shim_pid
-
-    @property
-    def actor(self) -> str:
-        """As events name it."""
-        return f"{'orchestrator' if self.lane == ORCHESTRATOR else 'worker'}:{self.lane}"
 
     def __call__(self, line: str) -> tuple[int, str]:
         """Do a line; return its exit code, and what it printed on both streams."""

@@ -95,7 +95,7 @@ def cards(here: Home, tmp_path: Path) -> Cards:
     return Cards(here.hermes.create("free"), held, here.hermes.create("child"), str(file))
 
 
-# --- from a declaration to command lines --------------------------------------------------------------------------------
+# --- from a declaration to command lines -----------------------------------------------------------------------------
 def words(verb: Verb, cards: Cards, card: str) -> Line:
     """Return a command line of a verb about a card that its parser takes."""
     if verb.name == "watch":  # it ends with its reader
@@ -142,7 +142,7 @@ def _own_codes(kind: Kind, verb: str, closed: bool) -> tuple[int, ...]:
     return (LOST,) if closed else (0,)
 
 
-# --- who asks ------------------------------------------------------------------------------------------------------------
+# --- who asks --------------------------------------------------------------------------------------------------------
 @contextmanager
 def asking(here: Home, kind: Kind, worker: Worker) -> Iterator[Worker | Script]:
     """A shell that asks as this kind of caller."""

@@ -46,11 +46,14 @@ class Job(Record):
     alert: tuple[str, ...] = ()
 
 
-def lane_of(env: Environment, name: str, lane: str | None, argv: tuple[str, ...], policy: str | None) -> Lane:
+def lane_of(
+    env: Environment, name: str, lane: str | None, argv: tuple[str, ...], policy: str | None, passed: tuple[str, ...]
+) -> Lane:
     """Return how the cards are worked on: by a lane of this home, or by a command line.
 
     Args:
         policy: who closes the card; None: as the lane says, `complete` for a command line.
+        passed: names of variables that a command line's program gets; a lane has its own list.
 
     Raises:
         ConfigInvalid: there is no such lane, or a placeholder stands where a card's text would be run.
@@ -59,8 +62,10 @@ def lane_of(env: Environment, name: str, lane: str | None, argv: tuple[str, ...]
     """
     if (lane is None) == (not argv):
         raise Usage("give a lane or a program, and not both", hint="`--lane NAME`, or `-- PROGRAM ARGUMENT …`")
+    if lane is not None and passed:
+        raise Usage("--env goes with a program", hint=f"the lane {lane} has its own list of variables (`env`)")
     if lane is None:
-        given = {"argv": list(argv), "success_policy": policy or POLICY}
+        given = {"argv": list(argv), "success_policy": policy or POLICY, "env": list(dict.fromkeys(passed))}
         made = registry.checked(env.home, name, given, GIVEN, "the command line")
     else:
         found = registry.resolve(env, lane)

@@ -28,7 +28,7 @@ from hermes_kanban.bridge.pace import Pace
 from hermes_kanban.bridge.say import say
 from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
-from hermes_kanban.lanes import launch
+from hermes_kanban.lanes import launch, registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ class Bridge:
     def _open(self) -> None:
         """Open the board; one that is locked now is tried again."""
         job = self._job
-        say("bridge_started", pid=os.getpid(), board=self._place.slug, name=job.name, concurrency=job.concurrency)
+        facts = {"board": self._place.slug, "name": job.name, "concurrency": job.concurrency}
+        say("bridge_started", pid=os.getpid(), withheld=registry.health(job.lane).withheld, **facts)
         while not self.stopping:
             try:
                 self._desk = Desk(self._env, self._place, job, self._clock)

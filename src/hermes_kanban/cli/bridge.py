@@ -41,7 +41,7 @@ def _job(call: Call) -> Job:
     name = checked_name("--assignee", name)
     return Job(
         name=name,
-        lane=lane_of(call.env, name, call["lane"], call["argv"] or (), call["on-success"]),
+        lane=lane_of(call.env, name, call["lane"], call["argv"] or (), call["on-success"], call["env"]),
         ttl=call["ttl"],
         concurrency=call["concurrency"] or 1,
         review=call["review"],

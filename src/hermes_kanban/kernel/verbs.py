@@ -259,6 +259,7 @@ _BRIDGE = (
     Parameter("argv", "words", "the program and its arguments, behind `--`", positional=True, many=True),
     Parameter("assignee", "name", "whose cards; the bridge goes by this name too"),
     Parameter("lane", "name", "a lane of this home, instead of a program"),
+    Parameter("env", "name", "a variable that is passed on to the program", many=True),
     Parameter("ttl", "seconds", "a claim is over after so long without a sign of life", limit="ttl"),
     Parameter("concurrency", "int", "how many cards at once (1)", limit="concurrency"),
     Parameter("review", "flag", "take reviews instead of work"),
