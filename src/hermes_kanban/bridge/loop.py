@@ -8,9 +8,7 @@ may die at any time: its shims go on by themselves (D13).
 from __future__ import annotations
 
 import os
-import selectors
 
-from hermes_kanban.base import settings
 from hermes_kanban.base.errors import (
     ClaimLost,
     NothingReady,
@@ -23,12 +21,12 @@ from hermes_kanban.base.errors import (
     WorkspaceFailed,
 )
 from hermes_kanban.bridge import alert
+from hermes_kanban.bridge.channels import Channels, Hold
 from hermes_kanban.bridge.desk import OVERRIDDEN, STOPPED, Desk
 from hermes_kanban.bridge.pace import Pace
 from hermes_kanban.bridge.say import say
-from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
-from hermes_kanban.lanes import launch, registry
+from hermes_kanban.lanes import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,22 +49,6 @@ TRIES_ONCE = 3  # of a bridge that is to leave when it is done
 STOP_SECONDS = 4.0  # how long a stop waits for workers that are to end
 
 
-class Hold:
-    """One claim that this bridge looks after until its end is booked.
-
-    Attributes:
-        tries: how often its end could not be booked.
-        again: when to try to book it, of the monotonic clock; None: when its shim says so.
-        word: what the log calls the booking.
-    """
-
-    def __init__(self, run: int, task: str, pid: int | None = None, word: str = "ended") -> None:
-        self.run, self.task, self.pid, self.word = run, task, pid, word
-        self.link: Link | None = None
-        self.tries = 0
-        self.again: float | None = None
-
-
 class Bridge:
     """One bridge.
 
@@ -78,14 +60,9 @@ class Bridge:
 
     def __init__(self, env: Environment, place: Place, job: Job, clock: Clock) -> None:
         self._env, self._place, self._job, self._clock = env, place, job, clock
-        self._selector = selectors.DefaultSelector()
-        self._wake_in, self._wake_out = os.pipe()
-        os.set_blocking(self._wake_in, False)
-        os.set_blocking(self._wake_out, False)
-        self._selector.register(self._wake_in, selectors.EVENT_READ, None)
+        self._channels = Channels(env, place)
         self._pace = Pace(clock)
         self._holds: dict[int, Hold] = {}
-        self._children: set[int] = set()
         self._looked_back = self._idle = self._over = False
         self._sweep_at = 0.0
         self.stopping = False
@@ -95,10 +72,7 @@ class Bridge:
     def stop(self) -> None:
         """Claim no more and leave soon; workers run on, or are told to end. Safe in a signal handler."""
         self.stopping = True
-        try:
-            os.write(self._wake_out, b"!")
-        except OSError:
-            return
+        self._channels.wake()
 
     def run(self) -> None:
         """Work until told to stop, until nothing is left (`once`), or until the board cannot be used; set `code`."""
@@ -127,10 +101,9 @@ class Bridge:
                 self._desk = Desk(self._env, self._place, job, self._clock)
                 self._feed: ChangeFeed = self._desk.board.feed()
             except Retryable as error:
-                self._selector.select(self._back_off(error))
+                self._channels.wait(self._back_off(error))
             else:
-                if self._feed.fileno() >= 0:
-                    self._selector.register(self._feed.fileno(), selectors.EVENT_READ, None)
+                self._channels.listen(self._feed.fileno())
                 return
 
     def _finished(self) -> bool:
@@ -175,12 +148,8 @@ class Bridge:
         times = [hold.again for hold in self._holds.values() if hold.again is not None]
         times += [self._pace.due] if self._room() else []
         left = min([VERSION_SECONDS, *(at - self._clock.monotonic() for at in times)])
-        for key, _ in self._selector.select(max(0.0, left)):
-            if key.data is not None:
-                self._hear(key.data)
-            elif key.fd == self._wake_in:
-                os.read(self._wake_in, 512)
-        self._children = {pid for pid in self._children if not links.collect_child(pid)}
+        for hold in self._channels.wait(left):
+            self._hear(hold)
         if self._feed.changed():
             self._pace.news()
             self._follow()
@@ -254,28 +223,13 @@ class Bridge:
         if shim is None:  # the card is blocked already
             hold.again = 0.0
             return
-        self._children.add(shim.pid)
-        self._watch(hold, Link(made.run.id, shim.channel, shim.pid))
+        self._channels.watch(hold, Link(made.run.id, shim.channel, shim.pid))
 
     # --- while it lasts ----------------------------------------------------------------------------------------
-    def _watch(self, hold: Hold, link: Link) -> None:
-        hold.link = link
-        self._selector.register(link.sock, selectors.EVENT_READ, hold)
-
     def _connect(self, hold: Hold) -> None:
-        """Connect to the shim of a run that goes on; it is looked at again where that is not possible."""
-        runtime = settings.runtime_folder(self._env.variables)
-        found = links.connect(launch.socket_path(runtime, self._place.database, hold.run), hold.run)
-        if found is not None:
-            self._watch(hold, found)
-        else:
+        """Listen to the shim of a run that goes on; it is looked at again where that is not possible."""
+        if not self._channels.connect(hold):
             hold.again = self._clock.monotonic() + AGAIN
-
-    def _unwatch(self, hold: Hold) -> None:
-        if hold.link is not None:
-            self._selector.unregister(hold.link.sock)
-            hold.link.close()
-            hold.link = None
 
     def _hear(self, hold: Hold) -> None:
         """Answer what a shim says. Its end is answered when it is booked; without an answer it asks elsewhere."""
@@ -293,7 +247,7 @@ class Bridge:
             elif op == "refused":
                 say("refused", task=hold.task, run=hold.run, message=str(message.get("message"))[:300])
         if not goes_on and hold.link is not None:
-            self._unwatch(hold)
+            self._channels.unwatch(hold)
             hold.again = hold.again or self._clock.monotonic()
 
     def _answer(self, hold: Hold, message: dict[str, Any]) -> None:
@@ -351,7 +305,7 @@ class Bridge:
         self._pace.ended(started=run.exit_kind != "spawn")
 
     def _drop(self, hold: Hold) -> None:
-        self._unwatch(hold)
+        self._channels.unwatch(hold)
         del self._holds[hold.run]
         self._idle = False  # its end may have made others ready
         self._pace.news()
@@ -393,5 +347,5 @@ class Bridge:
     def _leave(self) -> None:
         self.say_who_runs_on()
         for hold in list(self._holds.values()):
-            self._unwatch(hold)
+            self._channels.unwatch(hold)
         say("bridge_stopped", pid=os.getpid(), code=self.code)

@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes_kanban.base.clock import Clock
     from hermes_kanban.lanes.proctable import Entry, Identity, Table
     from hermes_kanban.lanes.runfiles import Roster
 
@@ -28,7 +29,7 @@ ROUNDS = 40  # of stopping what is new; whoever still forks faster is killed in 
 BURST = 200  # looks at our children, a few microseconds each
 UNSEEN_SECONDS = 6.0  # a shim looks at its processes at least once in 5 s
 PAUSE = 0.02
-KILLING_SECONDS = 5.0
+KILLING_SECONDS, UNSURE_SECONDS = 5.0, 1.0
 
 
 @record
@@ -251,11 +252,25 @@ def destroy(mark: str, roster: Roster | None, grace: float) -> bool:
             proctable.send(entry, signal.SIGTERM)
             proctable.send(entry, signal.SIGCONT)
         _pause(PAUSE)
-    until = clock.monotonic() + KILLING_SECONDS
-    while left() and clock.monotonic() < until:
-        kill_all(left)
+    _kill_for_good(left, clock)
+    return not remains(mark, roster)
+
+
+def _kill_for_good(left: Callable[[], tuple[Entry, ...]], clock: Clock) -> None:
+    """Kill whoever is left until nobody is, seen in a moment in which the system made no process (D14b).
+
+    A process that forks and ends all the time is a new one before a look is over, so that a look may miss it. Where the
+    system never holds still, nobody seen for a while has to do.
+    """
+    begun = seen_at = clock.monotonic()
+    while (now := clock.monotonic()) < begun + KILLING_SECONDS:
+        newest = proctable.newest()
+        if left():
+            seen_at = now
+            kill_all(left)
+        elif proctable.newest() == newest or now > seen_at + UNSURE_SECONDS:
+            return
         _pause(PAUSE)
-    return not remains(mark, roster) and not remains(mark, roster)
 
 
 def _is(everybody: Table, pid: int, started: str) -> bool:

@@ -91,6 +91,11 @@ def children() -> set[int]:
     return set(map(int, listed.split()))
 
 
+def newest() -> bytes:
+    """Return the pid that the system gave last, nothing where it does not tell: as long as it stays, nobody forked."""
+    return _read(f"{PROC}/loadavg", MOST_STAT_BYTES).rpartition(b" ")[2]
+
+
 def marked(pids: Iterable[int], mark: str) -> set[int]:
     """Return those of these processes whose environment carries a run's mark (D13, D14b)."""
     if not mark:

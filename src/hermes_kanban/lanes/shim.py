@@ -5,7 +5,7 @@ neither board nor settings: the order on its channel says everything. This modul
 signals, order, lock. What follows is `lanes.supervisor`.
 
 Descriptors at its start: 0 the channel to the starter, 1 and 2 the null device, 3 the locked file of the run, 4 and on
-the slots that it occupies, which it only keeps open.
+the slots that it occupies, which it only keeps open until nothing of the run is left.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         fault of the shim itself: its worker dies with it, and the dispatcher sees to the rest (D13).
     """
     database, run = arguments
-    first = _own_descriptors()
+    first, slots = _own_descriptors()
     signals = Signals()
     _own_session()
     try:
@@ -54,29 +54,29 @@ def main(arguments: list[str]) -> int:
         return UNUSABLE
     try:
         subreaper = start.become_subreaper()
-        Supervisor(given, database, first, LOCK, SystemClock(), signals, subreaper=subreaper).run()
+        Supervisor(given, database, first, (LOCK, *slots), SystemClock(), signals, subreaper=subreaper).run()
     except Exception as error:
         _confess(given, error)
         return FAULT
     return 0
 
 
-def _own_descriptors() -> socket.socket:
-    """Keep what was given from every child, and put the channel out of the way of descriptor 0."""
-    for descriptor in start.others():
-        _keep(descriptor)
+def _own_descriptors() -> tuple[socket.socket, tuple[int, ...]]:
+    """Keep what was given from every child, and put the channel out of the way of descriptor 0; return it and the slots."""
+    slots = tuple(descriptor for descriptor in start.others() if _keep(descriptor) and descriptor > LOCK)
     first = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, LOCK + 1))
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.close(null)
-    return first
+    return first, slots
 
 
-def _keep(descriptor: int) -> None:
+def _keep(descriptor: int) -> bool:
     try:
         os.set_inheritable(descriptor, False)
     except OSError:
-        return  # that of the listing itself
+        return False  # that of the listing itself
+    return True
 
 
 def _own_session() -> None:

@@ -54,7 +54,8 @@ class Supervisor:
         order: what to run, and how.
         database: which board, for the report program.
         first: the channel to the starter.
-        lock: descriptor of the run's locked file, which is held until this process ends.
+        held: descriptors of the run's locked file, which is held until this process ends, and of the slots, which are
+            given back as soon as nothing of the run is left: who waits for one is told of the end right after.
         clock: the time.
         signals: those that came.
         subreaper: whether the kernel hands orphans to this process.
@@ -65,14 +66,15 @@ class Supervisor:
         order: Order,
         database: str,
         first: socket.socket,
-        lock: int,
+        held: tuple[int, ...],
         clock: Clock,
         signals: Signals,
         *,
         subreaper: bool,
     ) -> None:
         now = clock.monotonic()
-        self._order, self._lock, self._clock, self._signals = order, lock, clock, signals
+        self._order, self._clock, self._signals = order, clock, signals
+        self._lock, *self._slots = held
         self._phase, self._since = HELD, now
         self._alarms: dict[str, float] = {}
         self._leash, self._stage = Leash(order), leash.GOING
@@ -298,6 +300,8 @@ class Supervisor:
                 return
         self._charge.farewell()
         self._enter(LEAVING, now)
+        while self._slots:
+            os.close(self._slots.pop())
         self._program_asked = not self._talk.connected
         self._talk.tell(self._over(), now)
         self._await_farewell(now)
