@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.supervision import Supervision
     from hermes_kanban.model.claim import Claim
 
-SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
 TICKET_SECONDS = 2 * 86_400
 LANES = "hermes_kanban.lanes"  # the group of entry points by which a package offers lanes
 NOBODY = "none"  # the word for nobody where a name is expected: nobody is called so
@@ -196,7 +195,8 @@ def caller(env: Environment, place: boards.Place, tasks: tuple[str, ...] = ()) -
     """Gather the facts about who calls (P70); the kernel decides from them."""
     given = env.variables
     line = process.lineage()
-    shim = _shim(line) if process.sees_itself() else ("", 0, None)  # who cannot see above itself has no rights (P70)
+    blind = not process.sees_itself()  # who cannot see above itself has no rights (P70)
+    shim = ("", 0, None) if blind else process.shim_above(line)
     here = shim is not None and os.path.realpath(shim[0]) == os.path.realpath(place.database)
     task = given.get("HERMES_KANBAN_TASK") or None
     made: Caller = _callers().Caller(
@@ -246,23 +246,6 @@ def settle_ticket(place: boards.Place, task_id: str, run_id: int) -> None:
         module("hermes_kanban.tickets").TicketStore(place.tickets).settle(task_id, run_id)
     except Refusal:
         return
-
-
-def _shim(line: tuple[ProcessInfo, ...]) -> tuple[str, int, tuple[int, str] | None] | None:
-    """Return board file, run and identity of the outermost ancestor that is a shim; its command line says so.
-
-    The asking process itself never counts, nor words that stand behind a command: what a worker starts may call
-    itself what it likes, but it cannot get out from below the shim that the dispatcher started.
-    """
-    for ancestor in reversed(line[1:]):
-        words = [word for word in ancestor.argv[1:] if word != "--"]
-        options = [index for index, word in enumerate(words) if word == SHIM[0]]
-        at = options[0] if options else len(words)
-        if tuple(words[at : at + 2]) == SHIM and all(word.startswith("-") for word in words[:at]):
-            rest = words[at + 2 :]
-            number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
-            return (rest[0] if rest else "", int(number), (ancestor.pid, ancestor.started))
-    return None
 
 
 def _tickets(place: boards.Place, line: tuple[ProcessInfo, ...], tasks: tuple[str, ...]) -> tuple[Ticket, ...]:

@@ -320,22 +320,17 @@ def test_a_person_at_a_terminal_stays_one_too(here: Home) -> None:  # P70
 
 
 # --- the doors beside the command line -------------------------------------------------------------------------------
-OPEN = pytest.mark.xfail(strict=True, reason="this door does not ask yet whether a shim stands above whoever comes")
-
-
 def talk(worker: Worker, path: str, **message: str) -> tuple[int, str]:
     """Say something on a socket from inside of a run; the exit code is 0 when it was answered."""
     return worker(shlex.join([sys.executable, "-I", "-c", TALK, path, json.dumps(message)]))
 
 
-@OPEN
 def test_the_dispatcher_takes_no_orders_from_a_worker(here: Home, another: Worker) -> None:  # P70
     path = control_path(settings.runtime_folder(here.hermes.env), here.place.database)
     code, said = talk(another, path, op="pass")
     assert code != 0, said
 
 
-@OPEN
 def test_a_worker_cannot_end_a_run_through_its_shim(here: Home, another: Worker) -> None:  # T8, C143
     with Worker(here) as worker:
         runtime = settings.runtime_folder(here.hermes.env)
@@ -360,7 +355,7 @@ def report(here: Home, run: Run, lock: str, op: str) -> str:
     )
 
 
-@pytest.mark.parametrize("looks", [pytest.param(True, marks=OPEN), False])
+@pytest.mark.parametrize("looks", [True, False])
 def test_the_report_program_serves_no_worker(here: Home, tmp_path: Path, looks: bool) -> None:  # T8, D13
     pulled = here.hermes.create("pulled from outside")
     here.hermes.ok("claim", pulled, "--assignee", "ann", "--ttl", "600")

@@ -173,4 +173,5 @@ class Side(RuleBasedStateMachine):
             assert run.claim_expires == self.model.runs[run.id].until  # P13
         assert shown.comment_count == self.model.cards[card_id].comments
         reasons = self.person.why(card_id)[1].claimable
-        assert (not reasons) == self.model.may_start(self.model.cards[card_id])  # P3b
+        told = self.model.may_start(self.model.cards[card_id])
+        assert (not reasons) == told, f"{card_id} {status}: kernel {reasons}, rules {told}"  # P3b

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROC = "/proc"
+SHIM = ("-m", "hermes_kanban.lanes.shim")  # `python -m hermes_kanban.lanes.shim DATABASE RUN …` is a shim (P70)
 GONE_STATES = frozenset("ZXx")  # zombie, dead: exited, only not collected yet (C22)
 MOST_STAT_BYTES = 4096
 MOST_ARGV_BYTES = 65_536  # a prompt among the arguments may be longer; its beginning will do
@@ -64,6 +65,7 @@ class Stat(Record):
 if TYPE_CHECKING:
     StatOf = Callable[[int], Stat | None]
     ArgvOf = Callable[[int], tuple[str, ...]]
+    Shim = tuple[str, int, tuple[int, str] | None]
 
 
 def ancestors(pid: int | None = None) -> tuple[ProcessInfo, ...]:
@@ -121,6 +123,27 @@ def is_service_manager(process: ProcessInfo) -> bool:
     """
     name = process.name.partition("(")[0].lower()  # WSL calls its init "init(Ubuntu)"
     return name in MANAGERS or (process.pid == 1 and name in INITS)
+
+
+def shim_above(line: tuple[ProcessInfo, ...]) -> Shim | None:
+    """Return board file, run and identity of the outermost ancestor that is a shim; its command line says so (P70).
+
+    Who is below one is inside of its run: everything that decides by that asks here. The asking process itself never
+    counts, nor words that stand behind a command: what a worker starts may call itself what it likes, but it cannot
+    get out from below the shim that the dispatcher started.
+
+    Args:
+        line: a process and its ancestors, as `lineage` gives them.
+    """
+    for ancestor in reversed(line[1:]):
+        words = [word for word in ancestor.argv[1:] if word != "--"]
+        options = [index for index, word in enumerate(words) if word == SHIM[0]]
+        at = options[0] if options else len(words)
+        if tuple(words[at : at + 2]) == SHIM and all(word.startswith("-") for word in words[:at]):
+            rest = words[at + 2 :]
+            number = rest[1] if len(rest) > 1 and rest[1].isascii() and rest[1].isdigit() else "0"
+            return (rest[0] if rest else "", int(number), (ancestor.pid, ancestor.started))
+    return None
 
 
 def boot_id() -> str:

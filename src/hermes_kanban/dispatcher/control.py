@@ -79,7 +79,8 @@ def _may_ask(sock: socket.socket) -> bool:
         pid, user = channel.other_end(sock)
     except OSError:
         return False
-    return user == os.geteuid() and bool(process.lineage(pid))
+    line = process.lineage(pid)
+    return user == os.geteuid() and bool(line) and process.shim_above(line) is None
 
 
 def receive(sock: socket.socket) -> dict[str, Any] | None:

@@ -94,11 +94,13 @@ def other_end(sock: socket.socket) -> tuple[int, int]:
 def may_talk(sock: socket.socket, shim: int) -> bool:
     """Whether the other end of this socket may talk to the shim with this pid.
 
-    Not another user, nobody below the shim, and nobody whose ancestors cannot be seen.
+    Not another user, nobody below this shim or another one (a worker ends no run), and nobody whose ancestors cannot
+    be seen.
     """
     try:
         pid, user = other_end(sock)
-        line = [above.pid for above in process.lineage(pid)]
+        line = process.lineage(pid)
     except (OSError, Refusal):
         return False
-    return user == os.geteuid() and bool(line) and shim not in line
+    below = process.shim_above(line) is not None or shim in [above.pid for above in line]
+    return user == os.geteuid() and bool(line) and not below

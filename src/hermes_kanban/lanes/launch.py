@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 
 from hermes_kanban.base.errors import WorkspaceFailed
-from hermes_kanban.compose import SHIM
+from hermes_kanban.base.process import SHIM
 from hermes_kanban.lanes import channel
 from hermes_kanban.lanes.order import Order
 from hermes_kanban.store.feed import board_mark

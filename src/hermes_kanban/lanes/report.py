@@ -57,14 +57,16 @@ def _answer(argv: list[str]) -> dict[str, Any]:
 def _only_the_shim(board: Supervision, database: str, run: int, message: dict[str, Any]) -> None:
     """Serve only the parent that is this run's shim: by its command line, and by what the board knows of it (P70).
 
+    It must be the outermost one: what a worker starts may look like the shim of another run.
+
     Raises:
         Forbidden: it is not.
     """
     parent = process.describe(os.getppid())
-    named = parent is not None and parent.argv[-4:] == (*compose.SHIM, database, str(run))
+    itself = (parent.pid, parent.started) if parent else None
     held = board.run(run)
     known = (held.shim_pid, held.shim_started) if held.shim_pid else message.get("shim")
-    if parent is None or not named or tuple(known or ()) != (parent.pid, parent.started):
+    if process.shim_above(process.lineage()) != (database, run, itself) or tuple(known or ()) != itself:
         raise Forbidden("only the shim of a run reports about it", hint="let the dispatcher see to it")
 
 
