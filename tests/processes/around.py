@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from hermes_kanban import boards, compose
+from hermes_kanban.model.run import Run
 from hermes_kanban.store.sqlite import GUARD
 from tests.processes.home import PATIENCE, Home
 
@@ -104,3 +106,17 @@ def now(here: Home) -> int:
     """Return the board's own time, epoch seconds."""
     with here.board._store.read() as tx:
         return tx.now
+
+
+def shell(line: str, **keys: Any) -> dict[str, Any]:
+    """Return a lane that runs this line of a shell; `keys` are more settings of the lane."""
+    return {"argv": ["sh", "-c", line]} | keys
+
+
+def outcomes(here: Home, task: str) -> list[str | None]:
+    return [run.outcome for run in here.board.runs(task)]
+
+
+def gone(here: Home, run: Run) -> bool:
+    """Whether nothing of a run is left but, perhaps, its shim on the way out."""
+    return not [pid for pid in here.marked(run) if pid != run.shim_pid]

@@ -65,10 +65,10 @@ def test_an_exit_is_noticed_by_itself(tmp_path: Path) -> None:  # D1: no commit 
 
 
 def test_a_time_that_comes_is_noticed_by_itself(here: Home) -> None:  # D1: a start time, a pause's end
+    here.configure(retry_backoff_seconds=1)
     at_work(here)
     card = here.create("later", "--at", "+2s")
     assert here.card(card).status == s.SCHEDULED
-    here.configure(retry_backoff_seconds=1)
     kill(here.alive(card).worker_pid or 0)
     here.until(lambda: len(here.board.runs(card)) == 2)
     assert here.kinds(card)[:6] == ["created", "due", "claimed", "spawned", "crashed", "claimed"]
@@ -76,6 +76,19 @@ def test_a_time_that_comes_is_noticed_by_itself(here: Home) -> None:  # D1: a st
     crash = next(event for event in here.board.events(task=card) if event.kind == "crashed")
     assert first.ended_at is not None
     assert first.ended_at < crash.payload["until"] <= second.started_at  # it did wait
+
+
+def test_a_slot_is_free_before_its_end_is_told(here: Home) -> None:  # D1, D13: who is told of it may use it at once
+    gateway = at_work(here)
+    run = here.alive(here.create())
+    assert here.slots() == 1
+    gateway.send(signal.SIGSTOP)  # nobody takes the news, and the shim waits for an answer to it
+    here.tell(run, "exit 0")
+    here.until(lambda: here.slots() == 0)
+    assert here.marked(run) == [run.shim_pid]
+    assert here.locks() == [run.id]  # its liveness it gives up last
+    gateway.send(signal.SIGCONT)
+    here.ended(run.task_id)
 
 
 # --- D4: boards come, go, break and heal ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hermes_kanban.model.exits import ExitRecord
 from tests.conformance.machines import Machine
 from tests.stateful.side import SCRIPTS, Side
 from tests.stateful.supervised import CLOSING_POLICIES, NAMES, WAYS, Way
-from tests.world import PROCESS
+from tests.world import PROCESS, WORKER
 
 CARDS: Bundle[str] = Bundle("cards")
 WHICH = st.sampled_from([0, 0, 0, 1, 2])  # which of the dispatcher's claims, from the newest
@@ -55,18 +55,21 @@ class Dispatcher(Side):
         self._dispatch(card, name, far)
 
     @precondition(lambda self: self.shims)
-    @rule(which=WHICH, right=MOSTLY)
-    def started(self, which: int, right: bool) -> None:
-        self._started(self._shim(which), right)
+    @rule(which=WHICH, right=MOSTLY, same=MOSTLY)
+    def started(self, which: int, right: bool, same: bool) -> None:
+        claim = self._shim(which)
+        if same or self.model.runs[claim.run.id].known:  # the first shim of a run is always the same one here
+            self._started(claim, right, same)
 
     def _shim(self, which: int) -> Claim:
         return self.shims[-1 - which % len(self.shims)]
 
-    def _started(self, claim: Claim, right: bool) -> None:
+    def _started(self, claim: Claim, right: bool = True, same: bool = True) -> None:
         lock = claim.fence.lock if right else "host:1:0"
+        shim = PROCESS if same else PROCESS.evolve(shim=WORKER)
         self.both(
-            lambda: self._host(claim).started(claim.run.id, lock, PROCESS),
-            lambda _: self.model.started(claim.run.id, right=right),
+            lambda: self._host(claim).started(claim.run.id, lock, shim),
+            lambda _: self.model.started(claim.run.id, right=right, same=same),
         )
 
     @precondition(lambda self: self.shims)
@@ -111,7 +114,7 @@ class Dispatcher(Side):
             if claim is None:
                 return
             if way.spawn_error is None:
-                self._started(claim, right=True)
+                self._started(claim)
             self._settle(claim, way)
             if found.cool_until > self.model.now:
                 self._pass(found.cool_until - self.model.now)

@@ -53,8 +53,10 @@ class Supervised(Model):
         run.pull, run.far, run.process = False, far, "starting"
         return run
 
-    def started(self, run_id: int, *, right: bool) -> None:  # D11
+    def started(self, run_id: int, *, right: bool, same: bool = True) -> None:  # D11
         run = self.runs[run_id]
+        if right and same and run.open and run.known:
+            return  # the same shim asks again
         if not right or not run.open or run.process != "starting":
             raise Refused("claim_lost")
         run.process, run.known, run.until = "alive", True, self.now + run.ttl

@@ -61,7 +61,7 @@ class Workers(Boards):
         claim = self._dispatch(card, "rev" if self.model.cards[card].status == "review" else name, far)
         if claim is None:
             return
-        self._started(claim, right=True)
+        self._started(claim)
         self._act("inside", card, verb)
         if after == "silence":
             self._pass(60 + self.model.limits.quarantine)

@@ -16,20 +16,23 @@ from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.base.errors import Retryable
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.lanes import proctable
+from hermes_kanban.lanes.hunt import Hunt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
-    from hermes_kanban.base.clock import Clock
     from hermes_kanban.lanes.proctable import Entry, Identity, Table
     from hermes_kanban.lanes.runfiles import Roster
+
+    Found = TypeVar("Found")
 
 ROUNDS = 40  # of stopping what is new; whoever still forks faster is killed in the next attempt
 BURST = 200  # looks at our children, a few microseconds each
 UNSEEN_SECONDS = 6.0  # a shim looks at its processes at least once in 5 s
 PAUSE = 0.02
-KILLING_SECONDS, UNSURE_SECONDS = 5.0, 1.0
+KILLING_SECONDS = 5.0
 
 
 @record
@@ -198,8 +201,12 @@ def remains(mark: str, roster: Roster | None) -> tuple[Entry, ...]:
     Raises:
         Retryable: the system has no descriptor left for looking.
     """
+    return _looked(lambda: _remains(mark, roster))
+
+
+def _looked(look: Callable[[], Found]) -> Found:
     try:
-        return _remains(mark, roster)
+        return look()
     except OSError as error:
         raise Retryable(
             f"the processes of a run cannot be looked at: {error.strerror}", hint="it is tried again"
@@ -252,25 +259,15 @@ def destroy(mark: str, roster: Roster | None, grace: float) -> bool:
             proctable.send(entry, signal.SIGTERM)
             proctable.send(entry, signal.SIGCONT)
         _pause(PAUSE)
-    _kill_for_good(left, clock)
-    return not remains(mark, roster)
-
-
-def _kill_for_good(left: Callable[[], tuple[Entry, ...]], clock: Clock) -> None:
-    """Kill whoever is left until nobody is, seen in a moment in which the system made no process (D14b).
-
-    A process that forks and ends all the time is a new one before a look is over, so that a look may miss it. Where the
-    system never holds still, nobody seen for a while has to do.
-    """
-    begun = seen_at = clock.monotonic()
-    while (now := clock.monotonic()) < begun + KILLING_SECONDS:
-        newest = proctable.newest()
+    until = clock.monotonic() + KILLING_SECONDS
+    hunt = Hunt(mark, {*mine, os.getpid()})
+    while clock.monotonic() < until:
         if left():
-            seen_at = now
             kill_all(left)
-        elif proctable.newest() == newest or now > seen_at + UNSURE_SECONDS:
-            return
+        if _looked(hunt.over) and not left():
+            break
         _pause(PAUSE)
+    return not remains(mark, roster)
 
 
 def _is(everybody: Table, pid: int, started: str) -> bool:

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _own_descriptors() -> tuple[socket.socket, tuple[int, ...]]:
-    """Keep what was given from every child, and put the channel out of the way of descriptor 0; return it and the slots."""
+    """Keep what was given from every child, put the channel out of the way of descriptor 0; return it and the slots."""
     slots = tuple(descriptor for descriptor in start.others() if _keep(descriptor) and descriptor > LOCK)
     first = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, LOCK + 1))
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
