@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from hermes_kanban.model import status as s
 from hermes_kanban.model.run import Run
 from tests.processes import deaths
 from tests.processes.deaths import COLUMNS, DEATHS, Column, Scene, Verdict
-from tests.processes.home import Home, home, kill
+from tests.processes.home import Home, home, kill, until
 
 REFUSED_BY_STATE = 4  # exit code
+ESCAPES = 6  # tries; before somebody looked for them, one in ten got away
 
 
 @pytest.fixture
@@ -47,6 +49,22 @@ def test_every_end_gets_its_verdict_whoever_notices(scene: Scene, column: Column
     if "shim SIGKILL" in column.deaths:  # its gateway collects it; whoever else noticed it found a zombie (C22)
         shim = proctable.entry_of(scene.shim_of(scene.runs["shim SIGKILL"]))
         assert (shim and shim.state) == (None if column.by_gateway and not column.killed else "Z")
+
+
+def test_nobody_escapes_a_dead_shim_by_forking(scene: Scene) -> None:  # D13, D14b
+    here = scene.home
+    here.gateway()
+    for _ in range(ESCAPES):
+        run = here.alive(here.create())
+        here.tell(run, "bomb 3 200")
+        until(partial(_has_forked, here, run))
+        kill(scene.shim_of(run))
+        here.ended(run.task_id)
+        assert here.marked(run) == []
+
+
+def _has_forked(here: Home, run: Run) -> bool:
+    return len(here.marked(run)) > len(("shim", "worker"))
 
 
 # --- workers of another host ----------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_an_exit_is_noticed_by_itself(tmp_path: Path) -> None:  # D1: no commit 
 
 
 def test_a_time_that_comes_is_noticed_by_itself(here: Home) -> None:  # D1: a start time, a pause's end
-    here.configure(retry_backoff_seconds=1)
+    here.configure(retry_backoff_seconds=2)
     at_work(here)
     card = here.create("later", "--at", "+2s")
     assert here.card(card).status == s.SCHEDULED

@@ -12,6 +12,7 @@ from tests.processes.home import home
 def test_a_hundred_cards_in_a_storm(tmp_path: Path) -> None:  # P10, P14c, D2, D13, D14b, C46
     with home(tmp_path, storm.LANES, **storm.VALUES) as here:
         report = storm.Storm(here, seed=1).run(cards=100, hits=60, seconds=240)
-        print(report.text(), *report.faults, sep=chr(10)); shutil.copytree(here.path, '/tmp/hundred', dirs_exist_ok=True) if report.faults else 0
+        print(report.text(), *report.faults, sep=chr(10))
+        shutil.copytree(here.path, "/tmp/hundred", dirs_exist_ok=True) if report.faults else 0
         assert report.faults == [], report.text()
         assert sum(report.hits.values()) >= 30

@@ -92,6 +92,14 @@ class Dispatcher(Side):
         assert answer == told
 
     @precondition(lambda self: self.shims)
+    @rule(which=WHICH)
+    def defer(self, which: int) -> None:
+        run = self._shim(which).run.id
+        board = self.world.board()
+        answer, told = self.both(lambda: board.defer(run, "it survives SIGKILL"), lambda _: self.model.defer(run))
+        assert answer == told
+
+    @precondition(lambda self: self.shims)
     @rule(which=WHICH, way=st.sampled_from(WAYS))
     def settle(self, which: int, way: Way) -> None:
         self._settle(self._shim(which), way)

@@ -27,6 +27,7 @@ class Model(Questions):
             open_run.by = by if run is not None else "override"
             if not open_run.pull and open_run.process != "ended":
                 open_run.process = "closing"
+                open_run.rests = open_run.until + self.limits.quarantine > self.now
             card.run = None
 
     def _left(self, run: Run | None, card: Card) -> None:
@@ -121,14 +122,14 @@ class Model(Questions):
         if child.status == "todo" and not self.waits_for(child):
             child.status = self.gate(child)
 
-    def claim(self, seat: Seat, card_id: str, ttl: int, run_id: int) -> Run:
+    def claim(self, seat: Seat, card_id: str, ttl: int, run_id: int, *, far: bool = False) -> Run:
         card = self.cards[card_id]
         if self.who(seat, None).kind == "worker":
             raise Refused("forbidden")
         with self.whole():
             self._due(card)
             if card.status == "running":
-                if not self.may_take(card):
+                if not self.may_take(card, far):
                     raise Refused("not_claimable")
                 self._lapse(card)
                 if card.status in ("blocked", "todo"):
@@ -176,7 +177,10 @@ class Model(Questions):
             whose = card.reviewer if role == "reviewer" else card.assignee
             wanted = assignee is None or whose == (None if assignee == "none" else assignee)
             return (
-                queue == role and wanted and self.may_take(card) and not self._own_work(seat.name, seat.terminal, card)
+                queue == role
+                and wanted
+                and self.may_take(card, False)
+                and not self._own_work(seat.name, seat.terminal, card)
             )
 
         return min(filter(fits, self.cards.values()), key=lambda c: (-c.priority, c.seq), default=None)

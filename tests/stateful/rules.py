@@ -79,6 +79,9 @@ class Run:
     far: bool = False
     process: str = "unknown"
     known: bool = False  # its shim came alive once
+    rests: bool = False  # the card was kept from others when it was closed
+    kept: int = 0  # until when, since it was seen alive after that
+    deferred: bool = False
     progressed: bool = False
     by: str | None = None
     left: str | None = None  # the state in which its closing verb left the card
@@ -131,6 +134,7 @@ class Limits:
     cool_down: int = 20
     retry: int = 300
     grace: int = 60
+    interval: int = 60  # of the dispatcher's passes
 
 
 class Questions:
@@ -186,17 +190,18 @@ class Questions:
             return 0
         if run.pull:
             return run.until if run.by == "override" else 0
-        return run.until + self.limits.quarantine
+        return max(run.until + self.limits.quarantine, run.kept)
 
     def lapsed(self, card: Card) -> bool:  # P10
         return card.run is not None and self.runs[card.run].pull and self.runs[card.run].until <= self.now
 
-    def silent(self, run: Run) -> bool:  # P14c, D3
-        return run.far and run.until + self.limits.quarantine <= self.now
+    def silent(self, run: Run, far: bool) -> bool:  # P14c, D3
+        """Whether the run's host is another than the asker's and renews nothing any more."""
+        return not run.pull and run.far != far and run.until + self.limits.quarantine <= self.now
 
-    def may_take(self, card: Card) -> bool:
-        """Whether a claimer of this host gets it: also what another host left (P14c)."""
-        return self.may_start(card) or (card.run is not None and self.silent(self.runs[card.run]))
+    def may_take(self, card: Card, far: bool) -> bool:
+        """Whether a claimer gets it, on this host or on the far one: also what another host left (P14c)."""
+        return self.may_start(card) or (card.run is not None and self.silent(self.runs[card.run], far))
 
     def may_start(self, card: Card) -> bool:  # P3b
         if card.status == "scheduled":

@@ -49,7 +49,7 @@ class Supervised(Model):
     """The board with its dispatchers: one on this host, one far away."""
 
     def dispatch(self, card_id: str, name: str, ttl: int, run_id: int, *, far: bool) -> Run:  # P11, P15
-        run = self.claim(Seat(name), card_id, ttl, run_id)
+        run = self.claim(Seat(name), card_id, ttl, run_id, far=far)
         run.pull, run.far, run.process = False, far, "starting"
         return run
 
@@ -66,9 +66,28 @@ class Supervised(Model):
         if not right:
             raise Refused("claim_lost")
         if not run.open:
+            if run.rests and self._stays_until(run) <= self.now + run.ttl:
+                self._keep_off(run)
             return "closed", run.by not in ("lease", "override", "end")
         run.until = max(run.until, self.now + run.ttl)
         return "open", False
+
+    def _keep_off(self, run: Run) -> None:  # P14c, D14: something of a closed run was seen alive
+        newest = max(r.id for r in self.runs.values() if r.card == run.card)
+        pause = self.limits.quarantine + 2 * max(run.ttl, self.limits.interval)
+        if run.id == newest and run.process != "ended" and self._stays_until(run) <= self.now + pause // 2:
+            run.rests, run.kept = True, self.now + pause
+
+    def defer(self, run_id: int) -> bool:  # D14
+        run = self.runs[run_id]
+        if run.process == "ended":
+            return False
+        if run.open:
+            run.until = self.now + run.ttl
+        else:
+            self._keep_off(run)
+        before, run.deferred = run.deferred, True
+        return not before
 
     def extend(self, run_id: int) -> bool:  # D15
         run = self.runs[run_id]
@@ -86,7 +105,7 @@ class Supervised(Model):
 
     def fell_silent(self, run_id: int) -> bool:  # P14c, D3
         run = self.runs[run_id]
-        if run.process == "ended" or not self.silent(run):
+        if run.process == "ended" or not self.silent(run, False):
             return False
         if run.open:
             self._end(run, "reclaimed", None)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hermes_kanban.model.run import Run
 
 PATIENCE = 10.0  # seconds beyond the kill grace after which a shim that was told to stop is stopped itself
+MISSING_SECONDS = 2.0
 _AT_ONCE = 4  # workspaces that are made at the same time
 
 
@@ -57,6 +58,7 @@ class Crew:
         self.links: dict[int, Link] = {}
         self._stops: dict[int, float] = {}  # when a run was told to end, of the monotonic clock
         self._ended: list[int] = []
+        self._missing: dict[int, float] = {}  # runs whose channel ended, until when their locks are looked at often
         self._children: set[int] = set()
         self._preparing: list[tuple[Taken, Future[str | Refusal]]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -116,7 +118,7 @@ class Crew:
     def adopt(self, runs: tuple[Run, ...]) -> None:
         """Connect to the shims that run on since a former dispatcher (D6)."""
         for run in runs:
-            if run.host == self._env.host:
+            if run.host == self._env.host and not run.pull:  # a bridge's workers are the bridge's
                 self._link(run)
 
     def _link(self, run: Run) -> Link | None:
@@ -161,6 +163,12 @@ class Crew:
         return found
 
     @property
+    def missing(self) -> bool:
+        """Whether a shim's channel ended a moment ago: its lock comes free a moment later, of which no news comes."""
+        now = self._clock.monotonic()
+        return any(until > now for until in self._missing.values())
+
+    @property
     def starting(self) -> bool:
         """Whether a worker that was started has not come alive yet."""
         return bool(self._preparing) or any(link.starting for link in self.links.values())
@@ -182,6 +190,7 @@ class Crew:
             if answer is not None:
                 link.say(answer)
         if not goes_on:
+            self._missing[link.run] = self._clock.monotonic() + MISSING_SECONDS
             self._let_go(link)
         return ended or not goes_on
 
@@ -201,6 +210,7 @@ class Crew:
         for run in [number for number in self.links if number not in alive]:
             self._let_go(self.links[run])
         self._stops = {run: told for run, told in self._stops.items() if run in alive}
+        self._missing = {run: until for run, until in self._missing.items() if run in alive}
 
     def stop_all(self, reason: str) -> None:
         """Tell every shim to end its worker."""

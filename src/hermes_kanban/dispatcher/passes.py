@@ -152,6 +152,8 @@ def collect(sight: Sight) -> None:
 def check(sight: Sight) -> None:
     """Look after what lives: leases, silence, the time of its run, workers that outlive their card (D14 to D16)."""
     for run_ in sight.runs:
+        if run_.pull:  # its bridge looks after it, and its lease alone decides
+            continue
         if sight.reaper.ours(run_):
             each_run(sight, run_, lambda found=run_: _look_after(sight, found))  # type: ignore[misc]
         elif run_.claim_expires < sight.now:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 VERSION_SECONDS = 1.0  # how often the store is asked itself, should a poke get lost
 SLOT_SECONDS = 1.0  # how often slots are looked at while something waits for one: other processes hold some
 WITH_WORKERS_SECONDS = 5.0  # how often leases and limits are looked after while workers run
+MISSING_LOOK = 0.1  # how often it is looked whether a shim that fell silent is gone
 FORCE_SECONDS = 20.0  # how long a single pass waits for what was told to end, beyond the crew's patience
 ALIVE_SECONDS = 15.0  # how long a single pass waits for its workers to come alive
 STOP_SECONDS = 4.0  # how long a stop waits for workers that are to end (D6)
@@ -176,6 +177,7 @@ class Session:
         if due is not None:
             longest = min(longest, max(0.05, due - self._clock.now_ms() / 1000))
         longest = min(longest, WITH_WORKERS_SECONDS) if self._crew.links or self._watching else longest
+        longest = min(longest, MISSING_LOOK) if self._crew.missing else longest
         return min(longest, SLOT_SECONDS) if self._short else longest
 
     def _wait(self, seconds: float) -> None:

@@ -269,6 +269,8 @@ def defer(ctx: Context, run: Run, reason: str) -> bool:
 
     The card of a run that was closed already is kept from others as long as that goes on (P14c).
     """
+    if run.process_state == s.ENDED:
+        return False
     said = False
     if run.open:
         ctx.tx.assign("runs.update_open", {"claim_expires": ctx.now + run.claim_ttl}, where_id=run.id)

@@ -232,7 +232,7 @@ class Supervisor:
         if self._phase == HELD:
             self._granted(None, now)
         else:
-            self._enter(GONE, now)
+            self._farewell(None, now)
 
     def _look(self, now: float) -> None:
         """Look at the processes: memory, who is there (for whoever finds the run without its shim)."""

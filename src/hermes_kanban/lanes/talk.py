@@ -107,7 +107,7 @@ class Talk:
     def tell(self, message: Mapping[str, Any], now: float) -> None:
         """Send a message to whoever listens, or have it delivered by the report program."""
         for peer in tuple(self._peers):
-            if peer.owes_since is not None and now - peer.owes_since > self._order.ttl / 2:
+            if peer.owes_since is not None and now - peer.owes_since > self._order.ttl / 4:
                 continue  # it is there but does not answer, and the lease must not run out over that
             if self._send(peer, message):
                 peer.owes_since = now if peer.owes_since is None else peer.owes_since
