@@ -46,8 +46,9 @@ format: $(STAMP) ## put the code into the house format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-soak: $(STAMP) ## race and kill processes on one board: make soak MINUTES=10
+soak: $(STAMP) ## kill processes at random, callers and workers, so long each: make soak MINUTES=10
 	@$(BIN)/python -m tests.histories.soak --minutes $(or $(MINUTES),1)
+	@$(BIN)/python -m tests.processes.soak --minutes $(or $(MINUTES),1)
 
 clean: ## remove .venv and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -91,7 +91,9 @@ class Scene:
         run = self.home.find(mine)
         counters = (card.consecutive_failures, card.counted_failures, card.violation_streak)
         streaks = (card.reclaim_streak, card.rate_limit_streak)
-        return Verdict(card.status, run.outcome, run.exit_code, run.exit_kind, *counters, *streaks)
+        # A shim that is woken to be ended with its worker may still find the time to write down the code, or not.
+        code = None if self._deaths[death].stays else run.exit_code
+        return Verdict(card.status, run.outcome, code, run.exit_kind, *counters, *streaks)
 
     def booked(self, death: str) -> bool:
         """Whether the end of a run is known to the board, and that nothing of it is left."""
@@ -309,12 +311,15 @@ def nobody_writes(home: Home) -> Iterator[None]:
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Get the orphans of this process's children, and collect none: what died of them stays a zombie."""
+    """Get the orphans of this process's children, and collect none before the end: what died stays a zombie."""
     assert start.become_subreaper()
     try:
         yield
     finally:
         ctypes.CDLL(None).prctl(start.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 def _lives(pid: int) -> bool:

@@ -42,6 +42,7 @@ FAKE = str(Path(__file__).with_name("fake_worker.py"))
 PATIENCE = 60.0  # seconds after which a test gives up; none waits that long when all is well
 AGAIN = 0.05  # seconds after which what the board does not tell is looked at again
 MANY = 100
+EMPTY_LOOKS = 3
 
 # Short graces, and no retry while a test looks. The dispatcher's safety net stays a minute: nothing may need it (D1).
 SETTINGS: dict[str, Any] = {
@@ -78,9 +79,9 @@ class Gateway:
         return self.process.pid
 
     def said(self, event: str = "") -> list[dict[str, Any]]:
-        """Return the lines of its log (of one kind); a line that is no JSON is a traceback."""
+        """Return the lines of its log (of one event); one that is no JSON is of the event `words`."""
         lines = self.log.read_text(encoding="utf-8").split("\n")[:-1]
-        return [fact for fact in map(json.loads, lines) if event in ("", fact["event"])]
+        return [fact for fact in map(_fact, lines) if event in ("", fact["event"])]
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -236,7 +237,10 @@ class Home:
         """End everything that lives in this home."""
         self._feed.close()
         deadline = time.monotonic() + PATIENCE
-        while found := self.processes():
+        empty = 0
+        while empty < EMPTY_LOOKS:  # who forks just now may be missed by one
+            found = self.processes()
+            empty = 0 if found else empty + 1
             assert time.monotonic() < deadline, found
             for one in found:
                 proctable.send(one, signal.SIGKILL)
@@ -267,6 +271,11 @@ def until(true: Callable[[], object]) -> None:
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to a process that the test knows to be its own."""
     os.kill(pid, number)
+
+
+def _fact(line: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(line) if line.startswith("{") else {"event": "words", "text": line}
+    return found
 
 
 def _write(pipe: Path, line: str) -> bool:

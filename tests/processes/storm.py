@@ -228,7 +228,7 @@ class Storm:
         faults += [f"{fact}" for gateway in home.gateways for fact in gateway.said() if fact["event"] in BAD]
 
 
-BAD = ("loop_restarted", "gateway_trouble", "board_trouble")
+BAD = ("loop_restarted", "gateway_trouble", "board_trouble", "words")  # events of a gateway's log
 HITS: dict[str, tuple[float, Callable[[Storm], bool]]] = {
     "worker killed": (6, lambda storm: storm._strike("worker", signal.SIGKILL)),
     "worker told to end": (2, lambda storm: storm._strike("worker", signal.SIGTERM)),

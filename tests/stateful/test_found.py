@@ -56,3 +56,29 @@ def test_a_person_who_lost_a_claim_may_still_decide_about_the_card(world: World)
     assert person.archive(first.task.id, "release").status == s.ARCHIVED
     assert world.status(other) == s.READY
     world.verified()
+
+
+def test_a_card_whose_time_has_come_may_still_be_in_quarantine(world: World) -> None:  # P3b, P14c
+    claim = world.alive(ttl=60)
+    world.person.schedule(claim.task.id, world.clock.now_ms() // 1000 + 40, override=True)
+    world.clock.advance(50)
+    [reason] = world.person.why(claim.task.id)[1].claimable
+    assert reason.code == s.QUARANTINE
+    with pytest.raises(NotClaimable):
+        world.script("other").claim(claim.task.id)
+    world.clock.advance(60 + 120)
+    assert world.person.why(claim.task.id)[1].claimable == ()
+    assert world.script("other").claim(claim.task.id).run.id > claim.run.id
+    world.verified()
+
+
+def test_who_says_that_a_proven_end_lives_on_holds_nothing(world: World) -> None:  # P14b, P14c
+    claim = world.alive(ttl=60)
+    world.person.reclaim(claim.task.id)
+    world.board().settle(claim.run.id, None)
+    before = world.task(claim.task)
+    world.board().renew(claim.run.id, claim.fence.lock, active=True)
+    world.board().defer(claim.run.id, "it survives SIGKILL")
+    assert world.task(claim.task) == before
+    assert world.script("other").claim(claim.task.id).run.id > claim.run.id
+    world.verified()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes_kanban.base import process
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.lanes import procset, proctable, runfiles
+from hermes_kanban.lanes import leash, procset, proctable, runfiles
 from hermes_kanban.lanes.settling import settle
 from hermes_kanban.model import status as s
 from hermes_kanban.model.exits import ExitRecord
@@ -106,6 +106,8 @@ class Reaper:
             self.board.defer(run.id, reason)
             return None
         worker = (run.worker_pid, run.worker_started or "") if run.worker_pid else None
-        found = ExitRecord(run.id, run.task_id, run.claim_lock or "", stop=reason, worker=worker)
+        mine = ExitRecord(run.id, run.task_id, run.claim_lock or "", stop=reason, worker=worker)
+        found = self._record(run) or mine  # woken to be ended, it may have found the time to write down more
+        found = found.evolve(stop=reason) if found.stop == leash.SIGNAL else found
         runfiles.write_exit(self.folder, found)
         return Ended(run, self._settle(run, found))

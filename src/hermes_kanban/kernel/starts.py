@@ -50,7 +50,7 @@ def claimable(tx: Transaction, card: Task, here: Here | None = None) -> tuple[Re
     if card.status == s.RUNNING:
         return _running(tx, card, here)
     if card.status == s.TODO or _due(tx, card):
-        return _parents(tx, card)
+        return _parents(tx, card) + _eligibility(tx, card)
     if card.status in (s.DONE, s.ARCHIVED):
         return (Reason("state", f"it is {card.status}"),)
     return (_held(card),)
