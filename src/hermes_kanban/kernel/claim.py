@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hermes_kanban.model.reasons import Reason
 
 
+_TIP = "tip_scratch_workspace"  # the event, and the mark in `board_meta` that it was left
+
+
 @record
 class ClaimRequest(Record):
     """What a claimer says of itself.
@@ -132,11 +135,21 @@ def _open(ctx: Context, card: Task, request: ClaimRequest) -> tuple[Task, Run]:
         model=card.model_override,
         provider=card.provider_override,
     )
+    _tell_of_scratch(ctx, card, run)
     changes: dict[str, object] = {"current_run_id": run.id, "eligible_at": None, "eligible_reason": None, "guard": None}
     if role == s.IMPLEMENTER:
         changes["implementer"] = name
     payload = {"role": role, "profile": name, "expires": run.claim_expires, "pull": request.pull}
     return move(ctx, card, "claim", s.RUNNING, changes, payload, run_id=run.id), run
+
+
+def _tell_of_scratch(ctx: Context, card: Task, run: Run) -> None:
+    """Say with a board's first scratch folder where it is and how long it stays after its card is done (D20)."""
+    if card.workspace_kind != s.SCRATCH or ctx.tx.one("schema.meta", key=_TIP):
+        return
+    ctx.tx.run("schema.set_meta", key=_TIP, value=str(run.id))
+    payload = {"workspace": run.workspace, "stays_seconds": ctx.settings.number("scratch_retention_seconds")}
+    append_event(ctx, _TIP, None, payload, run_id=run.id)
 
 
 def refuse_self_review(ctx: Context, card: Task, name: str) -> None:
