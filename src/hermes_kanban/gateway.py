@@ -175,8 +175,9 @@ def say(what: str, **facts: Any) -> None:
     """Write one line of the log: an instant, a word, and facts as JSON."""
     stamp = SystemClock().now_ms() / 1000
     line = json.dumps({"at": stamp, "event": what} | facts, ensure_ascii=True, default=str)
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):  # a log that nobody takes is no reason to stop (D9)
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def silent(_what: str, **_facts: Any) -> None:

@@ -15,6 +15,7 @@ from hermes_kanban.base.errors import Refusal, RunNotFound
 from hermes_kanban.dispatcher import unattended
 from hermes_kanban.dispatcher.host import LocalHost
 from hermes_kanban.dispatcher.reap import Reaper
+from hermes_kanban.dispatcher.slots import Held
 from hermes_kanban.dispatcher.spawn import Shim, Spawner, Taken
 from hermes_kanban.lanes import answers, runfiles
 from hermes_kanban.lanes.settling import Pauses
@@ -109,7 +110,7 @@ class Desk:
         except Refusal as error:
             self.board.give_back(made, error)
             raise
-        return self._starter.launch(Taken(made.task, run, self._job.lane, lock, []), made.workspace)
+        return self._starter.launch(Taken(made.task, run, self._job.lane, Held([lock])), made.workspace)
 
     def return_unused(self, made: Claim) -> None:
         """Give a claim up whose worker is not going to be started by this bridge; nothing is counted."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from hermes_kanban.base import settings
+from hermes_kanban.base.errors import Refusal
 from hermes_kanban.dispatcher import links
 from hermes_kanban.dispatcher.links import Link
 from hermes_kanban.dispatcher.spawn import Shim, Spawner, Taken
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hermes_kanban.base.clock import Clock
-    from hermes_kanban.base.errors import Refusal
     from hermes_kanban.boards import Place
     from hermes_kanban.compose import Environment
     from hermes_kanban.dispatcher.turns import Turns
@@ -155,7 +156,8 @@ class Crew:
         ready = [one for one in self._preparing if one[1].done()]
         self._preparing = [one for one in self._preparing if not one[1].done()]
         for taken, future in ready:
-            self._launch(taken, future.result())
+            with suppress(Refusal):  # what this one lacks is no reason to leave the others waiting
+                self._launch(taken, future.result())
 
     def take_ended(self) -> list[int]:
         """Return the runs that said that they ended since this was asked last."""
@@ -221,8 +223,12 @@ class Crew:
         """Let go of everything; workers run on (D6)."""
         for link in list(self.links.values()):
             self._let_go(link)
+        self._turns.leave(self._place.slug)  # a board that is not open stands in nobody's way (D4)
+        for taken, _ in self._preparing:
+            taken.held.close()
         for taken, _ in self._preparing:
             assert self.spawner is not None
-            self.spawner.hand_back(taken)
+            with suppress(Refusal):
+                self.spawner.hand_back(taken)
         if self._pool:
             self._pool.shutdown(wait=False, cancel_futures=True)

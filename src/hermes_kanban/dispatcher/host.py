@@ -7,7 +7,7 @@ import os
 from hermes_kanban.dispatcher.slots import HOST, Slots
 from hermes_kanban.lanes import registry
 from hermes_kanban.lanes.lane import Lane
-from hermes_kanban.lanes.settling import Pauses, lane_key
+from hermes_kanban.lanes.settling import Pauses, lane_key, profile_key
 from hermes_kanban.model.admission import LaneFacts
 
 TYPE_CHECKING = False
@@ -40,6 +40,7 @@ class LocalHost:
         self._env = env
         self.slots = slots_of(env)
         self._pauses = Pauses(env.home)
+        self._profile_most = env.values.number("max_in_progress_per_profile")
         self.most = most_in_progress(env.values)
 
     def lane(self, name: str) -> Lane | None:
@@ -53,10 +54,11 @@ class LocalHost:
         if not isinstance(found, Lane):
             return LaneFacts(name, name if found.known else "", found.reason if found.known else "")
         bound = found.max_concurrency or None
+        room = [self.slots.free(key, most) for key, most in self._bounds(found, name)]
         return LaneFacts(
             name=name,
             lane=found.name,
-            free=self.slots.free(lane_key(found.name), bound) if bound else None,
+            free=min(room) if room else None,
             cap=bound,
             cool_until=self._pauses.until(found.name),
             orchestrates=found.orchestrates,
@@ -66,7 +68,11 @@ class LocalHost:
         """Return how many more workers this host may run."""
         return self.slots.free(HOST, self.most)
 
-    def wanted(self, lane: Lane) -> tuple[tuple[str, int], ...]:
-        """Return the slots that a worker of this lane needs."""
-        own = ((lane_key(lane.name), lane.max_concurrency),) if lane.max_concurrency else ()
-        return ((HOST, self.most), *own)
+    def wanted(self, lane: Lane, name: str) -> tuple[tuple[str, int], ...]:
+        """Return the slots that a worker of this lane needs when it works as this name."""
+        return ((HOST, self.most), *self._bounds(lane, name))
+
+    def _bounds(self, lane: Lane, name: str) -> tuple[tuple[str, int], ...]:
+        """Return the slots besides the host's: of the lane and of the profile, over all boards (D7)."""
+        bounds = ((lane_key(lane.name), lane.max_concurrency), (profile_key(name), self._profile_most))
+        return tuple((key, most) for key, most in bounds if most)

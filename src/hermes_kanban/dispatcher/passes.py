@@ -122,6 +122,8 @@ def each(sight: Sight, what: str, act: Callable[[], None]) -> None:
         raise
     except Refusal as error:
         sight.errors.append(f"{what}: {error.message}")
+    except Exception as error:  # a fault of ours on one card is no reason to leave the others
+        sight.errors.append(f"{what}: unexpected {type(error).__name__}: {error}")
 
 
 def each_run(sight: Sight, run_: Run, act: Callable[[], None]) -> None:
@@ -228,7 +230,7 @@ def launch(sight: Sight) -> None:
         each(sight, planned.card.id, one)
         if blocked:
             break
-    scarce = plan.full is not None and plan.full.code == "host_cap"
+    scarce = plan.full is not None and plan.full.code == "host_cap" and plan.eager
     sight.hands.wants(more=blocked or scarce)
     sight.short = blocked or scarce or any(why.code == "lane_cap" for why in plan.names.values())
 

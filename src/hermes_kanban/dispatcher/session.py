@@ -76,6 +76,7 @@ class Session:
         self._short = False
         self._watching = False  # somebody of whom no news comes may have ended, or fallen silent
         self._sweep_at = 0.0
+        self._pause_ends: int | None = None  # when the first lane that pauses may be used again, epoch seconds
         with ExitStack() as undo:
             self._selector = undo.enter_context(selectors.DefaultSelector())
             self._crew = Crew(self._env, place, clock, turns, waker.wake, self._watch, self._unwatch)
@@ -127,6 +128,7 @@ class Session:
         sight = self._sight(host, most)
         report = passes.run(sight)
         self._short, self._watching = sight.short, bool(sight.runs)
+        self._pause_ends = _first_pause(sight)
         self._tidy()
         self._note(report)
         return report
@@ -173,7 +175,7 @@ class Session:
     def _longest(self) -> float:
         """Return after how many seconds to look even without news (D1)."""
         longest = float(self._env.values.number("dispatch_interval_seconds"))
-        due = self._board.next_due()
+        due = min((at for at in (self._board.next_due(), self._pause_ends) if at is not None), default=None)
         if due is not None:
             longest = min(longest, max(0.05, due - self._clock.now_ms() / 1000))
         longest = min(longest, WITH_WORKERS_SECONDS) if self._crew.links or self._watching else longest
@@ -221,3 +223,9 @@ class Session:
 
     def _unwatch(self, link: Link) -> None:
         self._selector.unregister(link.sock)
+
+
+def _first_pause(sight: passes.Sight) -> int | None:
+    """Return when the first pause of a lane with waiting cards is over; no event of this board tells (P44, D1)."""
+    found = sight.plan.names.values() if sight.plan else ()
+    return min((why.until for why in found if why.until is not None), default=None)

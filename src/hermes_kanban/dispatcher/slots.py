@@ -47,7 +47,7 @@ class Slots:
         for key, most in wanted:
             found = self._take(key, most)
             if found is None:
-                release(taken)
+                Held(taken).close()
                 return key
             taken.append(found)
         return taken
@@ -71,10 +71,29 @@ class Slots:
             yield from (os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(_SUFFIX))
 
 
-def release(descriptors: list[int]) -> None:
-    """Give slots back that nobody got."""
-    for descriptor in descriptors:
-        os.close(descriptor)
+class Held:
+    """Locked descriptors on their way to a shim: owned here until they are handed over, and closed only once.
+
+    Args:
+        descriptors: the slots; the run's lock comes first when it is there.
+    """
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self._descriptors = descriptors
+
+    def put_first(self, descriptor: int) -> None:
+        """Own the run's lock too."""
+        self._descriptors.insert(0, descriptor)
+
+    def hand_over(self) -> list[int]:
+        """Return all of them; they are the caller's from now on."""
+        given, self._descriptors = self._descriptors, []
+        return given
+
+    def close(self) -> None:
+        """Give back what was not handed over."""
+        for descriptor in self.hand_over():
+            os.close(descriptor)
 
 
 def _held(path: str) -> bool:

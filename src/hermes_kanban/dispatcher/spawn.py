@@ -10,7 +10,7 @@ from hermes_kanban.base.errors import Refusal
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.boards import Place, make_folders
 from hermes_kanban.dispatcher.host import LocalHost, memory
-from hermes_kanban.dispatcher.slots import release
+from hermes_kanban.dispatcher.slots import Held
 from hermes_kanban.kernel.planning import Planned
 from hermes_kanban.kernel.supervision import Facts, Supervision
 from hermes_kanban.lanes import command, environment, launch, prompt, runfiles
@@ -33,8 +33,7 @@ class Taken(Record):
     card: Task
     run: Run
     lane: Lane
-    lock: int
-    slots: list[int]
+    held: Held
 
 
 @record
@@ -68,15 +67,17 @@ class Spawner:
         lane = self._host.lane(planned.lane.name)
         if lane is None:
             return "lane"
-        slots = self._host.slots.take(self._host.wanted(lane))
+        slots = self._host.slots.take(self._host.wanted(lane, planned.lane.name))
         if isinstance(slots, str):
             return slots
+        held = Held(slots)
         try:
             card, run = self._claim(planned, lane)
-            return Taken(card, run, lane, self._lock(run), slots)
+            held.put_first(self._lock(run))
         except BaseException:
-            release(slots)
+            held.close()
             raise
+        return Taken(card, run, lane, held)
 
     def _lock(self, run: Run) -> int:
         """Take the run's lock; where that cannot be done the claim is given up at once."""
@@ -118,23 +119,25 @@ class Spawner:
 
     def launch(self, taken: Taken, workspace: str | Refusal) -> Shim | None:
         """Start the shim, or end the run as `spawn_failed` at once with what to do (D11)."""
-        handed_over = False
         try:
             if isinstance(workspace, Refusal):
                 raise workspace
             order, variables = self._order(taken, workspace), self._variables(taken, workspace)
-            handed_over = True
-            pid, channel = launch.launch(order, self._place.database, variables, taken.lock, taken.slots)
+            pid, channel = launch.launch(order, self._place.database, variables, taken.held.hand_over())
         except Refusal as error:
-            if not handed_over:
-                release([taken.lock, *taken.slots])
+            taken.held.close()
             self._board.spawn_failed(taken.run, error.message, error.hint)
+            return None
+        except Exception as error:  # whatever it is, it is this card's trouble and no other's (D2)
+            taken.held.close()
+            words = f"the worker could not be started: {type(error).__name__}: {error}"
+            self._board.spawn_failed(taken.run, words, "look at the lane and the card; report it if they are right")
             return None
         return Shim(pid, channel, taken.card, taken.run)
 
     def hand_back(self, taken: Taken) -> None:
         """Give a claim up whose worker is not going to be started by this dispatcher."""
-        release([taken.lock, *taken.slots])
+        taken.held.close()
         self._board.hand_back(taken.run)
 
     def _order(self, taken: Taken, workspace: str) -> Order:
@@ -167,7 +170,8 @@ class Spawner:
     def _words(self, taken: Taken, workspace: str) -> command.Facts:
         card = taken.card
         model = card.model_override or taken.lane.model or ""
-        text = prompt.prompt(self._board.context(card.id), card.id, taken.run.role) if _asked(taken.lane) else ""
+        role = s.ORCHESTRATOR if taken.run.orchestrates else taken.run.role
+        text = prompt.prompt(self._board.context(card.id), card.id, role) if _asked(taken.lane) else ""
         return command.Facts(task_id=card.id, workspace=workspace, prompt=text, model=model)
 
     def _variables(self, taken: Taken, workspace: str) -> dict[str, str]:

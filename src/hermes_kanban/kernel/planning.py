@@ -52,12 +52,14 @@ class Plan(Record):
         left: cards that were looked at and are not started.
         names: why nothing of a whole name is started (no lane, a full lane, a pause), by name.
         full: why nothing more can be started at all, or None.
+        eager: whether there is a name whose cards only that holds back.
     """
 
     starts: tuple[Planned, ...]
     left: tuple[Left, ...]
     names: dict[str, Reason]
     full: Reason | None
+    eager: bool = False
 
 
 class NamedHost:
@@ -99,15 +101,17 @@ def plan(tx: Transaction, book: Ledger) -> Plan:
     cards: list[Task] = []
     names: dict[str, Reason] = {}
     full = book.full()
+    eager = False
     for queue in QUEUES:
         for (name,) in tx.all(f"dispatch.{queue}_names"):
             reason = admission.unanswered(name, book) or book.no_room(book.facts(name))
             if reason is not None:
                 names[name] = reason
+            eager = eager or reason is None
             if full is None and (reason is None or reason.code in admission.GUARDS):
                 cards += _queue(tx, book, queue, name)
     starts, left = _choose(tx, book, sorted(cards, key=lambda card: (-card.priority, card.seq)))
-    return Plan(tuple(starts), tuple(left), names, full or book.full())
+    return Plan(tuple(starts), tuple(left), names, full or book.full(), eager)
 
 
 def _queue(tx: Transaction, book: Ledger, queue: str, name: str) -> list[Task]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes_kanban.base import process
-from hermes_kanban.base.errors import Refusal, Retryable
+from hermes_kanban.base.errors import ClaimLost, Refusal, RunNotFound
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.kernel.supervise import Beat, Process
 from hermes_kanban.lanes import runfiles
@@ -39,10 +39,10 @@ def answer(board: Supervision, desk: Desk, run: int, message: Message) -> Messag
         return {"ok": False, "message": f"no such report of run {run}"}
     try:
         found = act(board, desk, run, message)
-    except Retryable:
-        return None
-    except Refusal as error:
+    except (ClaimLost, RunNotFound) as error:
         return {"ok": False, "message": error.message}
+    except Refusal:  # a board that cannot be used now says nothing about the run: its worker goes on (D14)
+        return None
     except (KeyError, TypeError, ValueError):
         return {"ok": False, "message": "the report lacks something"}
     return {"ok": True, "state": found.state, "by_owner": found.by_owner}

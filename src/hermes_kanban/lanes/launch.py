@@ -44,35 +44,36 @@ def beat(ttl: int) -> int:
     return max(1, min(_LONGEST_BEAT, ttl // 3))
 
 
-def launch(
-    order: Order, database: str, environment: Mapping[str, str], lock: int, slots: list[int]
-) -> tuple[int, socket.socket]:
+def launch(order: Order, database: str, environment: Mapping[str, str], held: list[int]) -> tuple[int, socket.socket]:
     """Start the shim; return its pid and our end of its channel.
 
     Args:
         order: what it is told.
         database: the board's file, by which callers below are known (P70).
         environment: the worker's, whole.
-        lock, slots: held descriptors; the shim gets copies, ours are closed here.
+        held: the run's locked file, then the slots; the shim gets copies, ours are closed here.
 
     Raises:
         WorkspaceFailed: the system could not start a process at all.
     """
     argv = [sys.executable, "-I", *SHIM, database, str(order.run)]
-    ours, theirs = socket.socketpair()
-    held = [lock, *slots]
+    ends: list[socket.socket] = []
     try:
+        ends += socket.socketpair()
+        ours, theirs = ends
         with suppress(OSError):
             make_private(os.path.dirname(order.socket))
         pid = _spawn(argv, dict(environment), [theirs.fileno(), *held])
         channel.send(ours, order.as_dict())
     except OSError as error:
-        ours.close()
+        for end in ends[:1]:
+            end.close()
         raise WorkspaceFailed(
             f"no process could be started: {error.strerror}", hint="look at the limits of processes and memory"
         ) from error
     finally:
-        theirs.close()
+        for end in ends[1:]:
+            end.close()
         for descriptor in held:
             os.close(descriptor)
     return pid, ours

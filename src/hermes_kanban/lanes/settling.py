@@ -23,6 +23,11 @@ def lane_key(lane: str) -> str:
     return f"lane-{zlib.crc32(lane.encode()):08x}"
 
 
+def profile_key(name: str) -> str:
+    """Return a file's name for a profile."""
+    return f"profile-{zlib.crc32(name.encode()):08x}"
+
+
 class Pauses:
     """Until when each lane's provider is left alone.
 

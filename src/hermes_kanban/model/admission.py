@@ -112,7 +112,7 @@ class Ledger:
     def no_room(self, facts: LaneFacts) -> Reason | None:
         """Return why this assignee's work cannot be started now, whatever the card."""
         if facts.cool_until > self.now:
-            text = f"the provider of lane {facts.lane} asked to wait"
+            text = f"lane {facts.lane} pauses after a rate limit"
             return Reason("lane_cool_down", text, facts.cool_until, "nobody")
         profile, lane = self._running.get(facts.name, 0), self._lanes.get(facts.lane, 0)
         if self.profile_cap is not None and profile >= self.profile_cap:
@@ -123,7 +123,7 @@ class Ledger:
                 "lane_cap", f"{lane} attempts run on lane {facts.lane}; its cap is {facts.cap}", actor="worker"
             )
         if facts.free is not None and self._taken_of_lane.get(facts.lane, 0) >= facts.free:
-            text = f"every slot of lane {facts.lane} on this host is taken, by cards of other boards too"
+            text = f"every slot of lane {facts.lane} for {facts.name} on this host is taken"
             return Reason("lane_cap", text, actor="worker")
         return None
 
