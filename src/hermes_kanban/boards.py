@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT = "default"
+_FILE = "kanban.db"
+_BOARDS = os.path.join(os.sep, "kanban", "boards")
 _LONGEST_DESCRIPTION = 65_536
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
@@ -64,13 +66,18 @@ def slug(text: str) -> str:
 
 
 def place(home: str, name: str, environment: Mapping[str, str]) -> Place:
-    """Return where a board's files are, whether it exists or not."""
-    folder = os.path.join(home, "kanban") if name == DEFAULT else os.path.join(home, "kanban", "boards", name)
-    database = os.path.join(home if name == DEFAULT else folder, "kanban.db")
+    """Return where a board's files are, whether it exists or not.
+
+    All that belongs to the file (lease, run files, tickets, logs) lies where the file's real path says, however the
+    file was named: who opens the same file sees the same locks, and no two files share any (D3, D13).
+    """
+    own = (home,) if name == DEFAULT else (home, "kanban", "boards", name)
+    database = os.path.abspath(environment.get("HERMES_KANBAN_DB") or os.path.join(*own, _FILE))
+    folder = _folder_of(database)
     return Place(
         slug=name,
         folder=folder,
-        database=os.path.abspath(environment.get("HERMES_KANBAN_DB") or database),
+        database=database,
         workspaces=os.path.abspath(
             environment.get("HERMES_KANBAN_WORKSPACES_ROOT") or os.path.join(folder, "workspaces")
         ),
@@ -82,6 +89,16 @@ def place(home: str, name: str, environment: Mapping[str, str]) -> Place:
         runs=os.path.join(folder, "runs"),
         description=os.path.join(folder, "board.yaml"),
     )
+
+
+def _folder_of(database: str) -> str:
+    """Return the folder of a board's file: a named board's own, a home's `kanban`, else `FILE.d` beside it."""
+    real = os.path.realpath(database)
+    above, file = os.path.split(real)
+    outer, last = os.path.split(above)
+    if file != _FILE or above.endswith(_BOARDS):  # `boards/kanban.db` must not share with the board `kanban`
+        return f"{real}.d"
+    return above if outer.endswith(_BOARDS) and _is_slug(last) else os.path.join(above, "kanban")
 
 
 def choose(home: str, explicit: str | None, environment: Mapping[str, str]) -> Chosen:

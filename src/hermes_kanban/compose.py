@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TICKET_SECONDS = 2 * 86_400
 LANES = "hermes_kanban.lanes"  # the group of entry points by which a package offers lanes
+_INSIDE_A_CLAIM = ("HERMES_KANBAN_CLAIM_LOCK", "HERMES_KANBAN_RUN_ID")
 NOBODY = "none"  # the word for nobody where a name is expected: nobody is called so
 
 
@@ -80,14 +81,21 @@ def usable_name(text: str) -> bool:
     return plain and text[0].isalnum() and len(text) <= most and text != NOBODY
 
 
-def environment() -> Environment:
+def environment(*, forgiving: bool | None = None) -> Environment:
     """Read the environment and config.yaml.
 
+    Args:
+        forgiving: whoever calls is in the midst of work, for whom a config.yaml that cannot be used is a warning
+            only (`settings.load_forgiving`). None: the variables of a claim say so.
+
     Raises:
-        ConfigInvalid: config.yaml cannot be used.
+        ConfigInvalid: config.yaml cannot be used, and nobody works here; a variable cannot be used.
     """
     variables = settings.read_environment()
-    return environment_of(settings.home_folder(variables), variables)
+    home = settings.home_folder(variables)
+    if forgiving is None:
+        forgiving = any(variables.get(name) for name in _INSIDE_A_CLAIM)
+    return Environment(variables, home, settings.load_forgiving(home) if forgiving else settings.load(home))
 
 
 def environment_of(home: str, variables: Mapping[str, str]) -> Environment:

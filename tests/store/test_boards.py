@@ -95,6 +95,36 @@ def test_variables_override_places_and_become_absolute(tmp_path: Path, monkeypat
     assert boards.place("/h", "team", dict.fromkeys(given, "")) == boards.place("/h", "team", {})
 
 
+def test_who_opens_the_same_file_has_the_same_place(tmp_path: Path) -> None:  # D3, D13
+    (tmp_path / "homelink").symlink_to(tmp_path / "h")
+    for name, folder in ((boards.DEFAULT, "h/kanban"), ("team", "h/kanban/boards/team")):
+        own = boards.place(str(tmp_path / "h"), name, {})
+        Path(own.folder).mkdir(parents=True)
+        Path(own.database).touch()
+        (tmp_path / f"{name}.link").symlink_to(own.database)
+        assert own.folder == str(tmp_path / folder)
+        through = str(tmp_path / "homelink" / Path(own.database).relative_to(tmp_path / "h"))
+        for given in (own.database, through, str(tmp_path / f"{name}.link")):
+            for home, meant in (("h", name), ("h", "other"), ("elsewhere", boards.DEFAULT)):
+                found = boards.place(str(tmp_path / home), meant, {"HERMES_KANBAN_DB": given})
+                assert found.evolve(slug=name, database=own.database) == own
+        linked = boards.place(str(tmp_path / "homelink"), name, {})
+        assert linked.evolve(database=own.database) == own
+
+
+def test_no_two_files_share_a_place() -> None:  # D3, D13
+    files = [
+        "/h/kanban.db", "/h/kanban", "/h/other.db", "/h/kanban/kanban.db", "/h/kanban/boards/kanban.db",
+        "/h/kanban/boards/kanban/kanban.db", "/h/kanban/boards/a/kanban.db", "/h/kanban/boards/a/x.db",
+        "/h/kanban/boards/a/kanban/kanban.db", "/h/kanban/boards/a.d/kanban.db", "/h/kanban/boards/a",
+        "/h/boards/a/kanban.db", "/h/kanban.d/kanban.db",
+    ]  # fmt: skip
+    places = [boards.place("/h", "default", {"HERMES_KANBAN_DB": file}) for file in files]
+    for kind in ("folder", "runs", "tickets", "logs", "workspaces", "attachments", "description"):
+        assert len({getattr(found, kind) for found in places}) == len(files)
+    assert boards.place("/h", "default", {"HERMES_KANBAN_DB": "/h/other.db"}).runs == "/h/other.db.d/runs"
+
+
 # --- which one -----------------------------------------------------------------------------------------------
 def test_the_default_board_is_meant_when_nothing_is_said(three: str) -> None:
     assert chosen(three) == "default"

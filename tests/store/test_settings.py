@@ -249,6 +249,46 @@ def test_a_copy_that_cannot_be_left_is_no_error(home: Path) -> None:
     assert sorted(os.listdir(home)) == [".config.json", "config.yaml"]
 
 
+# --- in the midst of work ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
+def test_who_is_at_work_goes_on_with_the_last_good_values(home: Path, text: str | bytes) -> None:
+    path = config(home, text)
+    for wanted in (900, 7):  # the default as long as there never was a file that could be used
+        for _ in range(2):
+            with pytest.raises(ConfigInvalid) as refusal:
+                settings.load(str(home))
+            found = settings.load_forgiving(str(home))
+            assert found.number("claim_ttl_seconds") == wanted
+            assert str(path) in refusal.value.message
+            assert str(path) in found.warnings[0]
+            assert ("default" if wanted == 900 else "last good") in found.warnings[0]
+        config(home, "kanban: {claim_ttl_seconds: 7}\n")
+        assert settings.load_forgiving(str(home)).number("claim_ttl_seconds") == 7
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def test_who_is_at_work_reads_a_good_file_without_a_warning(home: Path) -> None:
+    assert settings.load_forgiving(str(home)).warnings == ()
+    config(home, "kanban: {claim_ttl_seconds: 7}\n")
+    for _ in range(2):
+        found = settings.load_forgiving(str(home))
+        assert (found.number("claim_ttl_seconds"), found.warnings) == (7, ())
+
+
+@pytest.mark.parametrize("document", [{"kanban": [1]}, {"kanban": {"claim_ttl_seconds": 0}}, [], {}])
+def test_a_copy_of_another_version_is_not_trusted(home: Path, document: Any) -> None:
+    config(home, "{")
+    (home / ".config.json").write_text(json.dumps({"stamp": [1, 1, 1], "document": document}), encoding="utf-8")
+    assert settings.load_forgiving(str(home)).number("claim_ttl_seconds") == 900
+
+
+def test_only_what_was_checked_is_kept(home: Path) -> None:
+    config(home, "kanban: {claim_ttl_seconds: 0}\n")
+    with pytest.raises(ConfigInvalid):
+        settings.load(str(home))
+    assert os.listdir(home) == ["config.yaml"]
+
+
 # --- the environment -----------------------------------------------------------------------------------------
 def test_only_known_variables_are_read() -> None:
     given = {"HERMES_KANBAN_BOARD": "", "PATH": "/bin", "SOME_KEY": "secret", "HOME": "/h"}

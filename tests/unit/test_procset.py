@@ -210,7 +210,9 @@ def test_who_asks_is_never_ended(started: Started, mark: str) -> None:
     assert mine is not None
     child = started(mark=mark)
     known = roster(mine, child)
-    assert pids(procset.remains(mark, known)) == {child.pid}
+    found = pids(procset.remains(mark, known))  # other tests of this process may have left children of it
+    assert child.pid in found
+    assert os.getpid() not in found
     assert procset.destroy(mark, known, 0)
 
 

@@ -126,6 +126,8 @@ ENVIRONMENT = (
     "HOME",
 )
 
+_COPY = ".config.json"  # in the home, beside config.yaml
+
 
 def read_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that this program knows and that are set (an empty one counts as set)."""
@@ -205,11 +207,43 @@ def load(home: str) -> Settings:
     except OSError:
         return Settings()
     stamp = [found.st_mtime_ns, found.st_size, found.st_ino]
-    copy = os.path.join(home, ".config.json")
+    copy = os.path.join(home, _COPY)
     document = _cached(copy, stamp)
-    if document is None:
-        document = _parsed(path)
-        _keep(copy, stamp, document)
+    if document is not None:
+        return _made(document, path)
+    document = _parsed(path)
+    made = _made(document, path)
+    _keep(copy, stamp, document)  # only what was checked: it may have to serve as the last good one
+    return made
+
+
+def load_forgiving(home: str) -> Settings:
+    """Read `config.yaml` for who is in the midst of work: a mistake in it must not cost what was done.
+
+    Where it cannot be used, the values are those of the last command that could use it, else the defaults; the
+    first warning names the fault.
+    """
+    try:
+        return load(home)
+    except ConfigInvalid as error:
+        made, whose = _last_good(home)
+        made.warnings = (f"{error.message}; {whose} are used meanwhile", *made.warnings)
+        return made
+
+
+def _last_good(home: str) -> tuple[Settings, str]:
+    """Return the settings to go on with, and whose they are."""
+    copy = os.path.join(home, _COPY)
+    document = _cached(copy)
+    try:
+        if document is not None:
+            return _made(document, copy), "the last good values"
+    except ConfigInvalid:  # kept by another version
+        pass
+    return Settings(), "the default values"
+
+
+def _made(document: dict[str, Any], path: str) -> Settings:
     section = document.get("kanban")
     section = {} if section is None else section
     if not isinstance(section, dict):
@@ -226,13 +260,14 @@ def stamp(home: str) -> tuple[int, int, int]:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _cached(copy: str, stamp: list[int]) -> dict[str, Any] | None:
+def _cached(copy: str, stamp: list[int] | None = None) -> dict[str, Any] | None:
+    """Return what the copy holds, if it is of the file with this stamp (None: of whichever)."""
     try:
         with open(copy, encoding="utf-8") as handle:
             kept = json.load(handle)
     except (OSError, ValueError):
         return None
-    usable = isinstance(kept, dict) and kept.get("stamp") == stamp and isinstance(kept.get("document"), dict)
+    usable = isinstance(kept, dict) and stamp in (None, kept.get("stamp")) and isinstance(kept.get("document"), dict)
     return kept["document"] if usable else None
 
 

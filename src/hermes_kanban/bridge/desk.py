@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 
 from hermes_kanban import compose
-from hermes_kanban.base import process
 from hermes_kanban.base.errors import Refusal, RunNotFound
 from hermes_kanban.dispatcher import unattended
 from hermes_kanban.dispatcher.host import LocalHost
-from hermes_kanban.dispatcher.reap import Reaper
+from hermes_kanban.dispatcher.reap import Reaper, bridge_lives
 from hermes_kanban.dispatcher.slots import Held
 from hermes_kanban.dispatcher.spawn import Shim, Spawner, Taken
 from hermes_kanban.lanes import answers, runfiles
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 BEATS = 6  # in a lease: after two that this bridge left unanswered the shim still renews in time by itself
 STOPPED, OVERRIDDEN, CLOSED = "bridge_stop", "override", "closed"
-VERB = "bridge"  # what stands in the command line of every bridge
 
 
 class Starter(Spawner):
@@ -158,10 +156,8 @@ class Desk:
 
     def orphaned(self, run: Run) -> bool:
         """Whether a run of this name goes on without the bridge that started it."""
-        parts = (run.claim_lock or "").rsplit(":", 2)
-        pid = int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
-        there = process.describe(pid) if pid not in (0, os.getpid()) else None  # ours has started nothing yet
-        return run.profile == self._job.name and (there is None or VERB not in there.argv)
+        ours = (run.claim_lock or "").rsplit(":", 2)[1:2] == [str(os.getpid())]  # which has started nothing yet
+        return run.profile == self._job.name and (ours or not bridge_lives(run))
 
     # --- for the alert -----------------------------------------------------------------------------------------
     def facts(self, number: int) -> dict[str, Any]:

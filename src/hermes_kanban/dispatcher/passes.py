@@ -6,8 +6,10 @@ A failure on one card is noted and does not stop the others.
 from __future__ import annotations
 
 from hermes_kanban.base.errors import Refusal, Retryable, StateRefusal, StoreIo, StoreRefused
+from hermes_kanban.dispatcher.reap import bridge_lives
 from hermes_kanban.dispatcher.report import PassReport, reason
 from hermes_kanban.model import admission
+from hermes_kanban.model import status as s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 
 STALE_SILENCE = 3600  # seconds without a heartbeat (D16)
+PREPARING, ANSWERING = 600, 15  # seconds for making a worktree, for answering a shim, beside a start's grace (D11)
 UNTIL_FORCED = 30  # seconds that a shim has for enforcing max_runtime itself
 
 
@@ -154,8 +157,8 @@ def collect(sight: Sight) -> None:
 def check(sight: Sight) -> None:
     """Look after what lives: leases, silence, the time of its run, workers that outlive their card (D14 to D16)."""
     for run_ in sight.runs:
-        if run_.pull:  # its bridge looks after it, and its lease alone decides
-            continue
+        if run_.pull and bridge_lives(run_):
+            continue  # its bridge looks after it
         if sight.reaper.ours(run_):
             each_run(sight, run_, lambda found=run_: _look_after(sight, found))  # type: ignore[misc]
         elif run_.claim_expires < sight.now:
@@ -195,6 +198,10 @@ def _overdue(sight: Sight, run_: Run) -> str:
         grace = sight.values.number("closing_grace_seconds") + UNTIL_FORCED  # the shim ends it at the grace itself
         return "superseded" if sight.now - (run_.ended_at or sight.now) > grace else ""
     card = sight.board.task(run_.task_id)
+    if run_.process_state == s.STARTING:
+        preparing = PREPARING if card.workspace_kind == s.WORKTREE else ANSWERING
+        grace = sight.values.number("spawn_grace_seconds") + preparing
+        return "never_alive" if sight.now - run_.started_at > grace else ""
     longest = card.max_runtime_seconds or sight.values.number("max_runtime_seconds")
     if sight.now - run_.started_at > longest + UNTIL_FORCED:
         return "timed_out"

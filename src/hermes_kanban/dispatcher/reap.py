@@ -14,6 +14,8 @@ from hermes_kanban.model import status as s
 from hermes_kanban.model.exits import ExitRecord
 from hermes_kanban.model.run import Run
 
+BRIDGE_VERB = "bridge"  # what stands in the command line of a bridge
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes_kanban.base.settings import Settings
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from hermes_kanban.model.task import Task
 
 STOPPED = ("T", "t")  # by a signal, or by a debugger: it will not do what it is told
+
+
+def bridge_lives(run: Run) -> bool:
+    """Whether the bridge that claimed a run of this host still runs: then it is the one who looks after it."""
+    parts = (run.claim_lock or "").rsplit(":", 2)
+    pid = int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+    there = process.describe(pid) if pid else None
+    return there is not None and BRIDGE_VERB in there.argv
 
 
 @record

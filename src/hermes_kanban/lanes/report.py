@@ -44,7 +44,7 @@ def _answer(argv: list[str]) -> dict[str, Any]:
         message = json.loads(sys.stdin.buffer.read(_MOST_INPUT))
     except ValueError as error:
         raise Usage("the message is no JSON", hint="only shims call this") from error
-    env = compose.environment()
+    env = compose.environment(forgiving=True)  # a mistake in config.yaml must not cost a worker its end
     place = boards.choose(env.home, None, env.variables).place
     if os.path.realpath(place.database) != os.path.realpath(database):
         raise Usage(f"{database} is not the board of this environment", hint="only shims call this")

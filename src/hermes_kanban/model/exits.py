@@ -18,6 +18,7 @@ TERMINAL_PROVIDER = "terminal_provider"
 STOPS: dict[str, tuple[str, str]] = {
     "timed_out": (s.TIMED_OUT, "it ran longer than its max_runtime"),
     "stale": (s.RECLAIMED, "no sign of activity for too long"),
+    "never_alive": (s.SPAWN_FAILED, "its worker did not come alive in time (kanban.spawn_grace_seconds)"),
     "override": (s.RECLAIMED, "somebody else took the card"),
     "superseded": (s.RECLAIMED, "another run took the card"),
     "gateway_stop": (s.RECLAIMED, "the gateway was stopped together with its workers"),
