@@ -89,7 +89,12 @@ def _status_text(call: Call, document: dict[str, Any]) -> str:
     lines = [f"gateway {one['pid']} runs" for one in document["gateways"]] or ["no gateway runs"]
     for row in document["boards"]:
         lines.append(f"{row['board']}: {_dispatcher_text(call, row)}")
-        waiting = (row["dispatcher"] or {}).get("waiting") or []
+        facts = row["dispatcher"] or {}
+        skipped = facts.get("skipped_nonspawnable") or []
+        lines += [
+            f"  {safe(str(one.get('name')))}: {one.get('cards')} ready, no lane answers for it" for one in skipped
+        ]
+        waiting = facts.get("waiting") or []
         lines += [f"  {safe(str(one.get('name')))} waits: {safe(str(one.get('text')))}" for one in waiting]
         for run in row["workers"]:
             who = safe(f"{run['profile']} ({run['lane']})")

@@ -163,7 +163,9 @@ class BoardService:
     def _say_unanswered(self, report: PassReport) -> None:
         """Say whose cards nobody starts, and why, once for each change: no card waits without a reason (D5)."""
         found = {row["name"]: row["text"] for row in report.waiting if row["reason"] == "lane_problem"}
-        found |= {row["name"]: "no lane or profile answers for it" for row in report.skipped_nonspawnable}
+        outside = self._env.values.names("external_assignees")  # declared: their bridges pull (P50b)
+        lost = [row["name"] for row in report.skipped_nonspawnable if row["name"] not in outside]
+        found |= dict.fromkeys(lost, "no lane or profile answers for it")
         if found != self._unanswered:
             self._say("unanswered", board=self.place.slug, names=found)
         self._unanswered = found

@@ -134,8 +134,10 @@ def _waiting(card: Task, now: int, style: Style) -> Iterator[str]:
     yield f"{card.id}  {style.state(card.status)}{kind}  {span(now - card.status_since)}  {safe(card.title)}"
     for part in _asked(card):
         yield indented(part, "    ")
-    if card.last_failure_error and card.sticky:
+    if card.last_failure_error and (card.sticky or card.probe_at is not None):
         yield indented(safe(card.last_failure_error, lines=True), "    ")
+    if card.probe_at is not None:
+        yield f"    tried once more by itself in {span(max(0, card.probe_at - now))}"
     yield f"    {documents.answer_with(card)}"
 
 
