@@ -152,8 +152,7 @@ def _wait(ctx: Context, card: Task, run: Run, found: End, ledger: policy.Verdict
     """Return until when the card may not be claimed again, and why: growing and spread (P42, P44)."""
     if found.outcome == s.RATE_LIMITED:
         pause = policy.doubled(ctx.settings.number("rate_limit_cooldown_seconds"), ledger.rate_limits, 3600)
-        least = policy.doubled(ctx.settings.number("retry_backoff_seconds"), ledger.rate_limits, 3600)
-        asked = None if found.retry_at is None else max(found.retry_at, ctx.now + least)  # "at once" is no pause (P44)
+        asked = found.retry_at if (found.retry_at or 0) > ctx.now else None  # "at once" is no pause (P44)
         return {"eligible_at": asked or ctx.now + pause, "eligible_reason": s.COOL_DOWN}
     decided = found.taken_over or found.reason in exits.DECIDED
     lost = found.outcome == s.RECLAIMED and not run.pull and not decided
