@@ -19,7 +19,7 @@ import pytest
 
 from hermes_kanban import compose
 from hermes_kanban.base import process
-from hermes_kanban.dispatcher.slots import Slots, release
+from hermes_kanban.dispatcher.slots import Held, Slots
 from hermes_kanban.model import status as s
 from hermes_kanban.model.claim import Caps
 from hermes_kanban.model.run import Run
@@ -249,7 +249,7 @@ def test_a_zombie_is_no_live_process_and_holds_no_slot(tmp_path: Path) -> None: 
     if pid == 0:
         os.write(said, b"!")
         signal.pause()
-    release(taken)  # the child has it, as a shim would
+    Held(taken).close()  # the child has it, as a shim would
     os.read(says, 1)
     me = process.describe(pid)
     assert me is not None
@@ -260,7 +260,7 @@ def test_a_zombie_is_no_live_process_and_holds_no_slot(tmp_path: Path) -> None: 
     assert not process.alive(pid, me.started)
     granted = slots.take((("host", 1),))
     assert isinstance(granted, list)
-    release(granted)
+    Held(granted).close()
     os.waitpid(pid, 0)
     os.close(says)
     os.close(said)

@@ -125,8 +125,6 @@ def each(sight: Sight, what: str, act: Callable[[], None]) -> None:
         raise
     except Refusal as error:
         sight.errors.append(f"{what}: {error.message}")
-    except Exception as error:  # a fault of ours on one card is no reason to leave the others
-        sight.errors.append(f"{what}: unexpected {type(error).__name__}: {error}")
 
 
 def each_run(sight: Sight, run_: Run, act: Callable[[], None]) -> None:
