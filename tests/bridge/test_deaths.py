@@ -230,6 +230,7 @@ def test_an_end_that_nobody_could_book_is_delivered_by_the_next_bridge(here: Hom
     tasks = [create(here, f"card {n}") for n in range(2)]
     bridge = Pull(here, "--concurrency", "2")
     runs = [here.alive(task) for task in tasks]
+    until(lambda: all(here._pipe(run).exists() for run in runs))  # their shims have had their answers
     bridge.send(signal.SIGSTOP)
     with unwritable(here):
         for run, code in zip(runs, (0, 1), strict=True):
