@@ -280,7 +280,7 @@ def test_status_and_stop_with_no_gateway(here: Home) -> None:  # D6, D9
     run = here.alive(card)
     code, text = gateway("status")
     assert code == 0
-    assert f"{card} run {run.id} puppet (puppet) pid {run.worker_pid} alive" in text
+    assert f"{card} run {run.id} puppet pid {run.worker_pid} alive" in text
     assert gateway("stop") == (
         0,
         f"no gateway runs\nruns on: {card} run {run.id} on board default, pid {run.worker_pid}",

@@ -95,7 +95,12 @@ def why(call: Call) -> int:
     """Say why a card does not start, or that it may (P3b)."""
     host = module("hermes_kanban.dispatcher.host").LocalHost(call.env)
     card, answer = call.reader().why(call["id"], host)
-    call.out.answer(documents.why(card, answer), lambda: views().why(card, answer, call.now, style(call)), [card.id])
+    dispatched = module("hermes_kanban.dispatcher.lease").holder(call.place.folder) is not None
+    call.out.answer(
+        documents.why(card, answer, dispatched=dispatched),
+        lambda: views().why(card, answer, call.now, style(call), dispatched=dispatched),
+        [card.id],
+    )
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from contextlib import suppress
 
 from hermes_kanban import boards, compose
 from hermes_kanban.base.clock import SystemClock
@@ -17,13 +18,19 @@ from hermes_kanban.present.text import safe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from hermes_kanban.dispatcher.report import PassReport
 
 _PASS_SECONDS = 30.0
 _STOP_SECONDS = 8.0
+_HEARD_SECONDS = 2.0  # a shim that lives hears at once
 _LOOK_SECONDS = 0.05
+_SHOWN = (
+    *("id", "task_id", "profile", "lane", "host", "worker_pid", "process_state", "started_at"),
+    *("last_heartbeat_at", "heartbeat_note"),
+)
 
 
 def _only_people(call: Call, place: boards.Place) -> None:
@@ -69,8 +76,7 @@ def gateway_status(call: Call) -> int:
 
 
 def _board_status(call: Call, name: str) -> dict[str, Any]:
-    variables = {n: v for n, v in call.env.variables.items() if n != "HERMES_KANBAN_DB"}
-    place = boards.place(call.env.home, name, variables)
+    place = _place(call, name)
     holder = module("hermes_kanban.dispatcher.lease").holder(place.folder)
     row: dict[str, Any] = {"board": name, "dispatcher": holder, "workers": [], "error": None}
     try:
@@ -80,9 +86,16 @@ def _board_status(call: Call, name: str) -> dict[str, Any]:
     return row
 
 
+def _place(call: Call, name: str) -> boards.Place:
+    variables = {n: v for n, v in call.env.variables.items() if n != "HERMES_KANBAN_DB"}
+    return boards.place(call.env.home, name, variables)
+
+
 def _workers(reader: Any) -> list[dict[str, Any]]:
-    shown = ("id", "task_id", "profile", "lane", "host", "worker_pid", "process_state", "started_at")
-    return [{name: getattr(run, name) for name in shown} for run in reader.watched()]
+    return [
+        {name: getattr(run, name) for name in _SHOWN} | {"title": reader.show(run.task_id, 1).task.title}
+        for run in reader.watched()
+    ]
 
 
 def _status_text(call: Call, document: dict[str, Any]) -> str:
@@ -96,13 +109,18 @@ def _status_text(call: Call, document: dict[str, Any]) -> str:
         ]
         waiting = facts.get("waiting") or []
         lines += [f"  {safe(str(one.get('name')))} waits: {safe(str(one.get('text')))}" for one in waiting]
-        for run in row["workers"]:
-            who = safe(f"{run['profile']} ({run['lane']})")
-            age = call.now - run["started_at"]
-            lines.append(
-                f"  {run['task_id']} run {run['id']} {who} pid {run['worker_pid']} {run['process_state']} {age} s"
-            )
+        lines += [_worker_text(run, call.now) for run in row["workers"]]
     return "\n".join(lines)
+
+
+def _worker_text(run: dict[str, Any], now: int) -> str:
+    """Return a worker on one line; name and lane once where they are the same."""
+    who = run["profile"] if run["profile"] == run["lane"] else f"{run['profile']} ({run['lane']})"
+    state = f"pid {run['worker_pid']} {run['process_state']} {now - run['started_at']} s"
+    beat = run["last_heartbeat_at"]
+    heard = "" if beat is None else f", heartbeat {max(0, now - beat)} s ago"
+    note = f": {run['heartbeat_note']}" if run["heartbeat_note"] else ""
+    return safe(f"  {run['task_id']} run {run['id']} {who} {state}{heard}{note}  {run['title']}")
 
 
 def _dispatcher_text(call: Call, row: dict[str, Any]) -> str:
@@ -119,22 +137,70 @@ def _dispatcher_text(call: Call, row: dict[str, Any]) -> str:
 
 
 def gateway_stop(call: Call) -> int:
-    """Stop every gateway of this home; say which workers run on. Works with none running too."""
+    """Stop every gateway of this home, with the workers if wanted; say which run on. Works with none running too."""
     _only_people(call, boards.place(call.env.home, boards.DEFAULT, call.env.variables))
     gateway = module("hermes_kanban.gateway")
     found = gateway.running(call.env.home)
     for facts in found:
-        os.kill(facts["pid"], signal.SIGUSR1 if call["workers"] else signal.SIGTERM)
-    deadline = SystemClock().monotonic() + _STOP_SECONDS
-    while gateway.running(call.env.home):
-        if SystemClock().monotonic() > deadline:
-            raise Retryable("a gateway does not stop", hint=f"look at its process: {found[0]['pid']}")
-        select.select([], [], [], _LOOK_SECONDS)
+        with suppress(ProcessLookupError):  # it went by itself just now
+            os.kill(facts["pid"], signal.SIGUSR1 if call["workers"] else signal.SIGTERM)
+    if not _wait(lambda: not gateway.running(call.env.home), _STOP_SECONDS):
+        raise Retryable("a gateway does not stop", hint=f"look at its process: {found[0]['pid']}")
+    if call["workers"]:
+        _end_workers(call)
     rows = [_board_status(call, name) for name in boards.names(call.env.home, call.env.variables)]
     workers = [{"board": row["board"]} | run for row in rows for run in row["workers"]]
     document = {"stopped": [facts["pid"] for facts in found], "workers": workers}
     call.out.answer(document, lambda: _stop_text(document), (str(pid) for pid in document["stopped"]))
     return 0
+
+
+def _wait(true: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so, at most so long; return whether it is."""
+    deadline = SystemClock().monotonic() + seconds
+    while not true():
+        if SystemClock().monotonic() > deadline:
+            return False
+        select.select([], [], [], _LOOK_SECONDS)
+    return True
+
+
+def _end_workers(call: Call) -> None:
+    """End the workers that are left: their gateway died, or they were started by `dispatch` (D6).
+
+    Their shims settle by the report program that their runs ended; that is waited for as long as an end may take.
+    """
+    told: list[tuple[Any, set[int]]] = []
+    for name in boards.names(call.env.home, call.env.variables):
+        with suppress(Refusal):  # what cannot be read is said by `gateway status`
+            place = _place(call, name)
+            reader = compose.open_reader(call.env, place)
+            ours = [run.id for run in reader.watched() if run.host == call.env.host and not run.pull]
+            told.append((reader, {run for run in ours if _tell(call, place, run)}))
+    patience = call.env.values.number("kill_grace_seconds") + _STOP_SECONDS
+    _wait(lambda: not any(runs & {run.id for run in reader.watched()} for reader, runs in told if runs), patience)
+
+
+def _tell(call: Call, place: boards.Place, run: int) -> bool:
+    """Tell a shim to end its worker; whether there is one that heard it.
+
+    A shim lets go of a peer that has said its last word once it has read it. Who left earlier might not be heard.
+    """
+    links = module("hermes_kanban.dispatcher.links")
+    runtime = module("hermes_kanban.base.settings").runtime_folder(call.env.variables)
+    path = module("hermes_kanban.lanes.launch").socket_path(runtime, place.database, run)
+    link = links.connect(path, run)
+    if link is None:
+        return False
+    try:
+        if not link.say({"do": "stop", "reason": "gateway_stop"}):
+            return False
+        link.sock.shutdown(module("socket").SHUT_WR)
+        return _wait(lambda: not link.receive()[1], _HEARD_SECONDS)
+    except OSError:  # it has gone
+        return False
+    finally:
+        link.close()
 
 
 def _stop_text(document: dict[str, Any]) -> str:

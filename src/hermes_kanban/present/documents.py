@@ -134,13 +134,18 @@ def event(happened: Event, card: Task | None) -> dict[str, Any]:
     return plain(happened) | about
 
 
-def why(card: Task, answer: Startable) -> dict[str, Any]:
-    """Return both answers to *may it start?* (P3b)."""
+def why(card: Task, answer: Startable, *, dispatched: bool) -> dict[str, Any]:
+    """Return both answers to *may it start?* (P3b).
+
+    Args:
+        dispatched: whether anybody dispatches this board on this host (D3).
+    """
     return {
         "id": card.id,
         "status": card.status,
         "claimable": not answer.claimable,
         "dispatchable": not answer.dispatchable,
+        "dispatched": dispatched,
         "claim_reasons": [plain(one) for one in answer.claimable],
         "dispatch_reasons": [plain(one) for one in answer.dispatchable],
     }
@@ -157,6 +162,12 @@ def waiting(card: Task) -> dict[str, Any]:
     return task(card) | {"options": list(fields.get("options", ())), "answer_with": answer_with(card)}
 
 
+def tripped(card: Task) -> bool:
+    """Whether the breaker blocked the card: nobody asked anything, so no answer is due (P40)."""
+    asked = card.block_kind is not None or card.block_fields is not None
+    return card.status == s.BLOCKED and not asked and (card.sticky or card.probe_at is not None)
+
+
 def answer_with(card: Task) -> str:
     """Return the command that moves a waiting card on."""
     if card.status == s.REVIEW:
@@ -165,6 +176,8 @@ def answer_with(card: Task) -> str:
         return f"hermes kanban promote {card.id}"
     if card.status == s.TRIAGE:
         return f"hermes kanban comment {card.id} TEXT, then hermes kanban promote {card.id}"
+    if tripped(card):
+        return f"hermes kanban unblock {card.id}"
     letters = blocks.letters(card.block_fields)
     choice = f"   (TEXT: {', '.join(letters)}, or an answer in words)" if letters else ""
     return f"hermes kanban unblock {card.id} --answer TEXT{choice}"

@@ -38,7 +38,9 @@ _COLOURS = {
     s.ARCHIVED: "2",
 }
 _PROVIDER = "Provider rejected this profile's credential or model — blocked after one attempt"  # P43
+_NO_DISPATCHER = "but nobody dispatches this board on this host now"
 _TERMINAL_PROVIDER = "terminal_provider"
+_MOST_ERROR_LINES = 8
 _NO_END = 10_000_000  # columns of a line that nothing cuts
 _ASK_OF = {s.BY_PERSON: "a person", s.BY_REVIEWER: "a reviewer", s.BY_PARENTS: "its parents", s.BY_TIME: "time"}
 
@@ -134,11 +136,20 @@ def _waiting(card: Task, now: int, style: Style) -> Iterator[str]:
     yield f"{card.id}  {style.state(card.status)}{kind}  {span(now - card.status_since)}  {safe(card.title)}"
     for part in _asked(card):
         yield indented(part, "    ")
-    if card.last_failure_error and (card.sticky or card.probe_at is not None):
-        yield indented(safe(card.last_failure_error, lines=True), "    ")
-    if card.probe_at is not None:
-        yield f"    tried once more by itself in {span(max(0, card.probe_at - now))}"
+    yield from (indented(line, "    ") for line in _failure(card, now))
     yield f"    {documents.answer_with(card)}"
+
+
+def _failure(card: Task, now: int) -> Iterator[str]:
+    """Yield what a tripped card's last attempt ended with, and when it gets a fresh one (P27)."""
+    if not documents.tripped(card):
+        return
+    lines = (card.last_failure_error or "").splitlines()
+    if len(lines) > _MOST_ERROR_LINES:  # the first says how it ended
+        lines = [lines[0], "…", *lines[2 - _MOST_ERROR_LINES :]]
+    yield from (safe(line) for line in lines if line != card.hold_reason)
+    if card.probe_at is not None:
+        yield f"tried once more by itself in {span(max(0, card.probe_at - now))}"
 
 
 def _asked(card: Task) -> Iterator[str]:
@@ -261,35 +272,42 @@ def _comment(one: Any, now: int) -> str:
 
 
 def runs(found: Sequence[Run], now: int, style: Style = PLAIN) -> str:
-    """Return a table of attempts."""
+    """Return a table of attempts, and where their output is."""
     if not found:
         return "no attempts"
-    heads = ("RUN", "ROLE", "BY", "OUTCOME", "BEGAN", "TOOK", "SUMMARY")
+    heads = ("RUN", "ROLE", "BY", "OUTCOME", "EXIT", "BEGAN", "TOOK", "SUMMARY")
     rows = [
         (
             str(run.id),
             run.role,
             safe(run.profile or run.claimed_by),
             run.outcome or ("open, stands still" if run.standing_still else "open"),
+            "-" if run.exit_code is None else str(run.exit_code),
             age(run.started_at, now),
             span((run.ended_at or now) - run.started_at),
             safe(first_line(run.summary or run.error or run.end_reason or run.heartbeat_note) or ""),
         )
         for run in found
     ]
-    return "\n".join(table(heads, rows, room=style.room))
+    logs = dict.fromkeys(run.log_path for run in found if run.log_path)
+    return "\n".join([*table(heads, rows, room=style.room), *(f"log: {safe(path)}" for path in logs)])
 
 
 # --- answers --------------------------------------------------------------------------------------------------
-def why(task: Task, answer: Startable, now: int, style: Style = PLAIN) -> str:
-    """Return both answers to *may it start?* (P3b)."""
+def why(task: Task, answer: Startable, now: int, style: Style = PLAIN, *, dispatched: bool = True) -> str:
+    """Return both answers to *may it start?* (P3b).
+
+    Args:
+        dispatched: whether anybody dispatches this board on this host (D3).
+    """
     lines = [f"{task.id}  {style.state(task.status)}  {safe(task.title)}"]
     lines.append(f"anybody may claim it: {'no' if answer.claimable else 'yes'}")
     lines += [f"  - {_reason(one, now)}" for one in answer.claimable]
-    lines += _way_out(task, answer)
+    lines += _way_out(task, answer, now)
     also = [one for one in answer.dispatchable if one not in answer.claimable]
     if not answer.dispatchable:
         lines.append("the dispatcher may start it: yes")
+        lines += [] if dispatched else [f"  - {_NO_DISPATCHER}", "    hermes gateway start"]
     elif not also:
         lines.append("the dispatcher may start it: no, for the same reason")
     else:
@@ -297,11 +315,12 @@ def why(task: Task, answer: Startable, now: int, style: Style = PLAIN) -> str:
     return "\n".join([*lines, *(f"  - {_reason(one, now)}" for one in also)])
 
 
-def _way_out(task: Task, answer: Startable) -> list[str]:
-    """Return the options of a held card, and the command that answers."""
+def _way_out(task: Task, answer: Startable, now: int) -> list[str]:
+    """Return the options of a held card or how it failed, and the command that moves it on."""
     if not any(one.actor == s.BY_PERSON for one in answer.claimable):
         return []
-    return [*(indented(option, "    ") for option in _options(task)), f"    {documents.answer_with(task)}"]
+    said = [*_options(task), *_failure(task, now)]
+    return [*(indented(one, "    ") for one in said), f"    {documents.answer_with(task)}"]
 
 
 def _reason(one: Reason, now: int) -> str:
