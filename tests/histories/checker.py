@@ -1,218 +1,39 @@
 """Judges a recorded history against the protocol (T1, T1b). Pure: histories and final rows in, violations out.
 
-The log is folded event by event with rules of this module's own; then every call is held against it: what was
-acknowledged must be there, what was refused must not, and what lost its claim must have changed nothing. A violation
-carries the calls and events that prove it, and no others: that is its minimal history.
+The log is folded event by event; then every call is held against it: what was acknowledged must be there, what was
+refused must not, what lost its claim must have changed nothing, and nothing may be there that nobody asked for. A
+violation carries the calls and events that prove it, and no others.
+
+    python -m tests.histories.checker FILE        judge a saved history again
 """
 
 from __future__ import annotations
 
-import json
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
-Event = dict[str, Any]
+from tests.histories.fold import LEAVES, Fold, words
+from tests.histories.history import Call, Event, History, Violation, load, read
 
-FENCED = ("heartbeat", "comment", "complete", "block", "request-review", "request-changes")
+FENCED = ("heartbeat", "comment", "attach", "complete", "block", "request-review", "request-changes")
 MAY_FAIL = ("busy",)  # refusals after which a call may be made again; every other fault is a violation
 FAULTS = ("fault", "unexpected", "store_refused", "io_error", "disk_full")
-LEAVES: dict[str, tuple[str, ...]] = {
-    "create": ("created",),
-    "heartbeat": ("heartbeat",),
-    "comment": ("commented",),
-    "complete": ("completed",),
-    "block": ("blocked", "dependency_wait", "block_loop_detected"),
-    "request-review": ("review_requested",),
-    "request-changes": ("changes_requested",),
-    "unblock": ("unblocked",),
-    "schedule": ("scheduled",),
-    "promote": ("promoted",),
-    "link": ("linked",),
-    "unlink": ("unlinked",),
-    "reopen": ("reopened",),
-    "archive": ("archived",),
-    "unarchive": ("unarchived",),
-    "reclaim": ("reclaimed",),
-}
-_SAYS = ("note", "excerpt", "summary", "reason", "answer")
-
-
-@dataclass
-class Call:
-    """One call; `end` is None when its process was killed before it heard."""
-
-    process: str
-    n: int
-    verb: str
-    args: dict[str, Any]
-    start: int
-    end: int | None = None
-    answer: dict[str, Any] | None = None
-    error: str | None = None
-    text: str = ""
-
-
-@dataclass
-class History:
-    """What was recorded, and what the board holds in the end."""
-
-    calls: list[Call] = field(default_factory=list)
-    tails: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    runs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    comments: dict[str, int] = field(default_factory=dict)
-    findings: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Violation:
-    """A broken rule and its proof."""
-
-    rule: str
-    text: str
-    calls: list[Call] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def report(self) -> str:
-        """Return the rule, what is wrong, and the smallest history that shows it."""
-        lines = [f"{self.rule}: {self.text}"]
-        lines += [f"  call  {json.dumps(call.__dict__)}" for call in sorted(self.calls, key=lambda c: c.start)]
-        lines += [f"  event {json.dumps(event)}" for event in sorted(self.events, key=lambda e: e["id"])]
-        return "\n".join(lines)
-
-
-def read(lines: Iterable[str]) -> History:
-    """Read a recorded file; the last line of a killed process may be torn."""
-    history, calls = History(), {}
-    for text in lines:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        key = (line["process"], line.get("n"))
-        if line["line"] == "tail":
-            history.tails.setdefault(line["process"], []).append((line["after"], line["ids"]))
-        elif line["line"] == "call":
-            calls[key] = Call(line["process"], line["n"], line["verb"], line["args"], line["at"])
-        else:
-            call = calls[key]
-            call.end, call.answer = line["at"], line.get("answer")
-            call.error, call.text = line.get("error"), line.get("text", "")
-    history.calls = sorted(calls.values(), key=lambda c: c.start)
-    return history
+SYSTEM = "dispatcher:"  # the actor of what dispatchers, shims and claimers' sweeps do
+# What a worker that closed nothing is judged by its exit code (P20, D18); `reclaimed`: somebody took the card away.
+VERDICTS = {0: "protocol_violation", 1: "failed", 75: "rate_limited", 78: "crashed"}
+ALWAYS = ("gave_up", "reclaimed")
 
 
 def check(history: History) -> list[Violation]:
     """Return every violation, the fold's first."""
     fold = Fold(history)
     found = list(fold.violations())
-    for rule in (ends_agree, winners, acknowledged, fences, order, keys, tails, faults):
+    for rule in RULES:
         found += rule(history, fold)
     return found + [Violation("verify", text) for text in history.findings]
-
-
-class Fold:
-    """The log, replayed: states, open runs and links after each event (P2, P4, P10, P12, P14b, P80)."""
-
-    def __init__(self, history: History) -> None:
-        self._events = history.events
-        self.status: dict[str, str] = {}
-        self.was_done: dict[str, bool] = defaultdict(bool)
-        self.parents: dict[str, set[str]] = defaultdict(set)
-        self.open: dict[str, Event] = {}  # the claim that holds a card
-        self.claims: dict[int, Event] = {}
-        self.ends: dict[int, Event] = {}
-        self.said: dict[str, list[Event]] = defaultdict(list)
-        self.kinds: dict[tuple[str, str], list[Event]] = defaultdict(list)
-        self._last: dict[str, Event] = {}
-
-    def violations(self) -> Iterator[Violation]:
-        for position, event in enumerate(self._events, start=1):
-            if event["id"] != position:
-                yield Violation("event ids", f"event {event['id']} stands at place {position} (P80)", events=[event])
-                return
-            yield from self._one(event)
-
-    def _one(self, event: Event) -> Iterator[Violation]:
-        card, payload, kind = event["task_id"], event["payload"], event["kind"]
-        self._index(event)
-        if kind == "created":
-            self.status[card], self.parents[card] = payload["to"], set(payload["parents"])
-        elif payload.get("from", self.status.get(card)) != self.status.get(card):
-            text = f"{card} was {self.status.get(card)}, the event leads on from {payload['from']}"
-            yield Violation("lost event", text, events=[self._last[card], event])
-        yield from self._acting(event)
-        if kind == "claimed":
-            yield from self._claimed(event)
-        self._linked(event)
-        if "to" in payload:
-            self._moved(event)
-        if kind in ("promoted", "claimed", "created") and payload.get("to") in ("ready", "running"):
-            yield from self._too_early(event)
-        self._last[card] = event
-
-    def _acting(self, event: Event) -> Iterator[Violation]:
-        """A claimed run leaves events only while it is open."""
-        run = event["run_id"]
-        if run in self.claims and event["kind"] != "refused" and run in self.ends:
-            text = f"run {run} had ended, and still changed {event['task_id']}"
-            yield Violation("late write", text, events=[self.claims[run], self.ends[run], event])
-
-    def _claimed(self, event: Event) -> Iterator[Violation]:
-        holder = self.open.get(event["task_id"])
-        if holder is not None:
-            text = f"{event['task_id']} was claimed by run {event['run_id']} while run {holder['run_id']} held it"
-            yield Violation("two holders", text, events=[holder, event])
-        self.claims[event["run_id"]] = self.open[event["task_id"]] = event
-
-    def _moved(self, event: Event) -> None:
-        card, to = event["task_id"], event["payload"]["to"]
-        if to != "running" and card in self.open:
-            self.ends[self.open.pop(card)["run_id"]] = event
-        if to == "archived":
-            self.was_done[card] = self.status[card] == "done"
-        self.status[card] = to
-
-    def _linked(self, event: Event) -> None:
-        if event["kind"] == "linked":
-            self.parents[event["task_id"]].add(event["payload"]["parent"])
-        elif event["kind"] == "unlinked":
-            self.parents[event["task_id"]].discard(event["payload"]["parent"])
-
-    def waits_for(self, card: str) -> list[str]:
-        def done(parent: str) -> bool:
-            status = self.status.get(parent)
-            return status == "done" or (status == "archived" and self.was_done[parent])
-
-        return sorted(p for p in self.parents[card] if not done(p))
-
-    def _too_early(self, event: Event) -> Iterator[Violation]:
-        waits = self.waits_for(event["task_id"])
-        if waits:
-            text = f"{event['task_id']} is {event['payload']['to']} although {', '.join(waits)} is not done"
-            last = [self._last[parent] for parent in waits if parent in self._last]
-            yield Violation("child before parent", text, events=[*last, event])
-
-    def _index(self, event: Event) -> None:
-        payload = event["payload"]
-        words = {payload[name] for name in _SAYS if payload.get(name)}
-        if event["kind"] == "created":
-            words.add(payload.get("set", {}).get("title"))
-        for word in words:
-            self.said[word].append(event)
-        self.kinds[event["task_id"], event["kind"]].append(event)
-
-    def left_by(self, call: Call) -> list[Event]:
-        """Return the events that this call left, known by its token (or, for a claim, by its run)."""
-        if call.verb == "claim":
-            claim = self.claims.get((call.answer or {}).get("run", 0))
-            return [claim] if claim else []
-        token = call.args.get("token")
-        return [e for e in self.said.get(token, ()) if e["kind"] in LEAVES[call.verb]] if token else []
 
 
 def ends_agree(history: History, fold: Fold) -> Iterator[Violation]:
@@ -254,23 +75,52 @@ def acknowledged(history: History, fold: Fold) -> Iterator[Violation]:
     for call in history.calls:
         if call.verb == "claim":
             continue
-        found = fold.left_by(call)
-        new = call.answer is not None and not call.answer.get("already") and call.answer.get("created", True)
-        if "token" not in call.args:
-            if new:
+        if not call.tokens:
+            if call.new:
                 counted[call.verb, call.args["task"]].append(call)
             continue
-        least, most = (1, 1) if new else (0, 0 if call.end is not None and call.error not in MAY_FAIL else 1)
-        if len(found) < least:
-            yield Violation("lost write", f"{call.verb} was acknowledged, and is not in the log", calls=[call])
-        if len(found) > most:
-            text = f"{call.verb} ({call.error or call.answer}) is {len(found)} times in the log"
-            yield Violation("refused or repeated write", text, calls=[call], events=found)
+        yield from _kept(call, fold.left_by(call))
     for (verb, card), calls in counted.items():
         there = [event for kind in LEAVES[verb] for event in fold.kinds[card, kind]]
         if len(there) < len(calls):
             text = f"{verb} of {card} was acknowledged {len(calls)} times, the log has it {len(there)} times"
             yield Violation("lost write", text, calls=calls, events=there)
+
+
+def _kept(call: Call, found: list[Event]) -> Iterator[Violation]:
+    whole = len(call.tokens)
+    if call.new and len(found) < whole:
+        yield Violation("lost write", f"{call.verb} was acknowledged, and is not in the log", [call], found)
+    unheard = call.end is None or call.error in MAY_FAIL
+    most = whole if call.new or unheard else 0
+    if len(found) > most:
+        text = f"{call.verb} ({call.error or call.answer}) is {len(found)} times in the log"
+        yield Violation("refused or repeated write", text, calls=[call], events=found)
+    if unheard and 0 < len(found) < whole:
+        yield Violation("half a verb", f"{call.verb} was cut off in the middle", [call], found)
+
+
+def phantoms(history: History, fold: Fold) -> Iterator[Violation]:
+    """Nothing is in the log that nobody asked for (P81)."""
+    asked = {(kind, token) for call in history.calls for token in call.tokens for kind in _leaves(call.verb)}
+    told = {kind for kind, _ in asked}
+    for event in history.events:
+        kind, said = event["kind"], words(event)
+        if kind not in told or not said or event["actor"].startswith(SYSTEM):
+            continue
+        if not any((kind, word) in asked for word in said) and not _by_policy(history, event):
+            yield Violation("phantom", f"nobody asked for this {kind}", events=[event])
+
+
+def _leaves(verb: str) -> tuple[str, ...]:
+    """What may bear a call's token: a verdict or an answer is a comment too."""
+    return (*LEAVES[verb], "commented")
+
+
+def _by_policy(history: History, event: Event) -> bool:
+    """Whether a lane's policy closed the card for a worker that ended well."""
+    run = history.runs.get(event["run_id"], {})
+    return event["kind"] == "completed" and bool(run.get("supervised")) and run["exit_code"] == 0
 
 
 def fences(history: History, fold: Fold) -> Iterator[Violation]:
@@ -293,8 +143,8 @@ def fences(history: History, fold: Fold) -> Iterator[Violation]:
 
 def order(history: History, fold: Fold) -> Iterator[Violation]:
     """A call that began after another had its answer has a higher event id (P80)."""
-    known = [(c, fold.left_by(c)) for c in history.calls if c.answer is not None and c.end is not None]
-    placed = [(call, events[0]) for call, events in known if events and not call.answer.get("already")]  # type: ignore[union-attr]
+    known = [(call, fold.left_by(call)) for call in history.calls if call.new and call.end is not None]
+    placed = [(call, events[0]) for call, events in known if events]
     ended = sorted(placed, key=lambda pair: pair[0].end or 0)
     newest: tuple[Call, Event] | None = None
     position = 0
@@ -324,15 +174,41 @@ def keys(history: History, fold: Fold) -> Iterator[Violation]:
 def tails(history: History, fold: Fold) -> Iterator[Violation]:
     """Whoever follows the log by id misses nothing and never meets an id below one that it has read (P80)."""
     there = {event["id"] for event in history.events}
-    for process, pages in history.tails.items():
-        ids = [number for _, page in pages for number in page]
+    pages: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
+    for note in history.noted("tail"):
+        pages[note.process].append((note.facts["after"], note.facts["ids"]))
+    for process, read_pages in pages.items():
+        ids = [number for _, page in read_pages for number in page]
         if any(later <= earlier for earlier, later in pairwise(ids)):
             yield Violation("tail", f"{process} read ids that do not grow")
-        begin = pages[0][0]
+        begin = read_pages[0][0]
         missed = sorted({n for n in there if begin < n <= ids[-1]} - set(ids)) if ids else []
         if missed:
             events = [history.events[n - 1] for n in missed[:3]]
             yield Violation("tail", f"{process} read up to {ids[-1]} and missed {missed[:10]}", events=events)
+
+
+def verdicts(history: History, fold: Fold) -> Iterator[Violation]:
+    """A worker that closed nothing is judged by how it ended, and an exit code is what the worker gave (P20, T5)."""
+    for note in history.noted("exit"):
+        run, code = note.facts["run"], note.facts["code"]
+        row = history.runs.get(run, {})
+        ended = [fold.ends[run]] if run in fold.ends else []
+        if row.get("exit_code") not in (code, None):
+            text = f"run {run} ended with {code}, its row says {row['exit_code']}"
+            yield Violation("verdict", text, events=ended)
+        judged = row.get("exit_code") == code and row["end_verb"] is None
+        if judged and row["outcome"] not in (VERDICTS[code], *ALWAYS):
+            yield Violation("verdict", f"run {run} ended with {code}: {row['outcome']}", events=ended)
+
+
+def seen(history: History, fold: Fold) -> Iterator[Violation]:
+    """What workers, readers and the last caller saw: two workers on a card, half a verb, a card that never ends."""
+    names = {"overlap": "two workers", "torn": "torn read", "stuck": "stuck"}
+    for note in history.notes:
+        if note.kind in names:
+            events = [e for e in history.events if e["task_id"] == note.facts.get("task")][-12:]
+            yield Violation(names[note.kind], f"{note.process}: {note.facts['text']}", events=events)
 
 
 def faults(history: History, fold: Fold) -> Iterator[Violation]:
@@ -340,3 +216,22 @@ def faults(history: History, fold: Fold) -> Iterator[Violation]:
     for call in history.calls:
         if call.error in FAULTS:
             yield Violation("fault", call.text, calls=[call])
+
+
+Rule = Callable[[History, Fold], Iterator[Violation]]
+RULES: tuple[Rule, ...] = (
+    *(ends_agree, winners, acknowledged, phantoms, fences, order, keys, tails, verdicts, seen, faults),
+)
+
+
+def main() -> int:
+    """Judge a saved history (`.json`) or a recorded one, whose board is not known (`.jsonl`)."""
+    path = Path(sys.argv[1])
+    history = load(path) if path.suffix == ".json" else read(path.read_text(encoding="utf-8").splitlines())
+    found = check(history)
+    print("\n".join(violation.report() for violation in found) or "no violations")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,6 +16,10 @@ from typing import Any
 from hermes_kanban.base.errors import Refusal
 
 
+class Unheard(Exception):
+    """The call's process was killed: what came of it is not known."""
+
+
 class Recorder:
     """One process's pen.
 
@@ -43,6 +47,8 @@ class Recorder:
         try:
             answer = act()
             heard = {"answer": told(answer)}
+        except Unheard:
+            return None
         except Refusal as refusal:
             heard = {"error": refusal.code, "text": refusal.message}
         except Exception as fault:  # whatever it is, the checker reports it
@@ -50,9 +56,9 @@ class Recorder:
         self._line({"line": "heard", "n": self._number, **heard})
         return answer
 
-    def tail(self, after: int, ids: list[int]) -> None:
-        """Note the ids of the events that one read after an id returned."""
-        self._line({"line": "tail", "after": after, "ids": ids})
+    def note(self, kind: str, **facts: Any) -> None:
+        """Note something that was seen."""
+        self._line({"line": kind, "facts": facts})
 
     def _line(self, facts: dict[str, Any]) -> None:
         stamped = {"process": self._process, "at": time.monotonic_ns(), **facts}
