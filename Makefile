@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types imports tests format soak clean
+.PHONY: help install demo test check lint types imports tests format soak storm crowd mutants clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,9 +46,18 @@ format: $(STAMP) ## put the code into the house format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-soak: $(STAMP) ## kill processes at random, callers and workers, so long each: make soak MINUTES=10
-	@$(BIN)/python -m tests.histories.soak --minutes $(or $(MINUTES),1)
-	@$(BIN)/python -m tests.processes.soak --minutes $(or $(MINUTES),1)
+soak: $(STAMP) ## race and kill processes on boards, and judge what happened: make soak MINUTES=60 [SEED=7]
+	@$(BIN)/python -m tests.histories.soak --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+
+storm: $(STAMP) ## kill workers, shims and gateways until every card is where it belongs: make storm MINUTES=10 [SEED=7]
+	@$(BIN)/python -m tests.processes.soak --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+
+crowd: $(STAMP) ## 32 processes write for a minute; then one does 100,000 operations: waits, handles, memory
+	@$(BIN)/python -m tests.bounds.crowd --processes 32 --seconds 60
+	@$(BIN)/python -m tests.bounds.steady --operations 100000
+
+mutants: $(STAMP) ## break the product on purpose in many ways: every break must be found (an hour)
+	@$(BIN)/python -m tests.mutants
 
 clean: ## remove .venv and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

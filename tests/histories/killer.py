@@ -13,7 +13,7 @@ from hermes_kanban.lanes import proctable
 from hermes_kanban.model import status as s
 from tests.processes.home import Home
 
-PAUSE = (0.2, 1.6)  # seconds between two hits
+PAUSE = (0.3, 1.8)  # seconds between two hits
 ASLEEP = (0.5, 4.0)  # seconds for which something is stopped: racers' claims last 1 to 3
 
 

@@ -24,7 +24,7 @@ from tests.histories.recorder import Recorder
 REREAD = 12  # calls between two looks at the list of cards
 KEYS = 40
 LANES = ("hand", "foot", "plain")  # names that the gateway of the race starts workers for
-FOR_LANES = 0.06  # share of the cards that are for a lane
+FOR_LANES = 0.04  # share of the cards that are for a lane
 HELD = 4  # claims that a racer holds at most
 
 Move = tuple[str, dict[str, Any], Callable[[], Any]]  # a verb, what is recorded besides the card, the call
@@ -109,10 +109,11 @@ class Racer:
     def _claim(self) -> None:
         ttl, review = self._dice.randint(1, 3), self._dice.random() < 0.35
         card = self._dice.choice(self._cards) if self._dice.random() < 0.2 else None
+        wait = 0.3 if card is None and self._dice.random() < 0.05 else None
         taken = self._recorder.call(
             "claim",
-            {"task": card, "ttl": ttl, "review": review},
-            lambda: self._door.board().claim(card, ttl=ttl, review=review),
+            {"task": card, "ttl": ttl, "review": review, "wait": wait},
+            lambda: self._door.board().claim(card, ttl=ttl, review=review, wait=wait),
             lambda c: {"task": c.task.id, "run": c.run.id, "lock": c.run.claim_lock, "role": c.run.role},
         )
         if taken is not None:
@@ -177,7 +178,7 @@ class Racer:
         reason = blocks.from_text(token)
         children = self._dice.choice([None, "release", "archive"])
         soon = self._dice.choice([None, self._now() + 1])
-        name = self._dice.choice([None, "racer0", *LANES])
+        name = self._dice.choice([None, "racer0", "racer1", self._dice.choice(LANES)])
         return [
             ("unblock", {"token": token}, lambda: board.unblock(card, token)),
             ("promote", {}, lambda: board.promote(card)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 from hermes_kanban.base.errors import NotFound
 from hermes_kanban.kernel.board import Board
@@ -35,20 +36,16 @@ def follow(door: Door, recorder: Recorder, stop: Stop) -> None:
 def look(door: Door, recorder: Recorder, stop: Stop, seed: int) -> None:
     """Read what a dashboard reads; note each answer that is not whole in itself (P1, P2, P81)."""
     dice, board, looks = random.Random(seed), door.board(), 0
-    feed = board.feed()
-    try:
-        while not stop.asked:
-            looks += 1
-            cards = board.list(Filter(archived=True, sort="newest", limit=30)).cards
-            if cards:
-                _card(board, recorder, dice.choice(cards).task.id)
-            _columns(board, recorder)
-            if looks % WHOLE == 0:
-                for finding in board.verify():
-                    recorder.note("torn", task=finding.task_id, text=f"verify: {finding.problem}")
-            feed.wait(PAUSE)
-    finally:
-        feed.close()
+    while not stop.asked:
+        looks += 1
+        cards = board.list(Filter(archived=True, sort="newest", limit=30)).cards
+        if cards:
+            _card(board, recorder, dice.choice(cards).task.id)
+        _columns(board, recorder)
+        if looks % WHOLE == 0:
+            for finding in board.verify():
+                recorder.note("torn", task=finding.task_id, text=f"verify: {finding.problem}")
+        time.sleep(PAUSE)
 
 
 def _card(board: Board, recorder: Recorder, card: str) -> None:
