@@ -12,6 +12,7 @@ import os
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import BoardExists, BoardNotFound, DiskFull, InvalidValue, Refusal, StoreRefused, Usage
 from hermes_kanban.base.record import Record, record
+from hermes_kanban.store.filesystem import flush_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,7 +231,10 @@ def make_folders(found: Place) -> None:
 
 
 def _make_private(folder: str) -> None:
-    """Make a folder and what is missing above it, all 0700 (`makedirs` gives the mode to the last one only)."""
+    """Make a folder and what is missing above it, all 0700 (`makedirs` gives the mode to the last one only).
+
+    Their names survive a loss of power.
+    """
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -241,6 +245,7 @@ def _make_private(folder: str) -> None:
     except FileExistsError:
         if not os.path.isdir(folder):
             raise
+    flush_names(parent)
 
 
 def _refusal(error: OSError, what: str) -> Refusal:
@@ -273,19 +278,15 @@ def description(found: Place) -> dict[str, Any]:
 
 
 def refuse_existing(found: Place) -> None:
-    """Refuse to make a board twice. An empty file is what an interrupted making leaves: it may be made again.
+    """Refuse to make a board twice. What an interrupted making leaves may be made again.
 
     Raises:
         BoardExists: there is one of this name.
     """
-    if os.path.lexists(found.database) and not _interrupted(found.database):
+    if os.path.lexists(found.database) and not lazy.module("hermes_kanban.store.sqlite").is_unmade(found.database):
         raise BoardExists(
             f"there is a board {found.slug!r} already", hint="choose another name, or use this one", board=found.slug
         )
-
-
-def _interrupted(database: str) -> bool:
-    return os.path.isfile(database) and os.path.getsize(database) == 0
 
 
 def write_file(path: str, text: str) -> None:
@@ -304,6 +305,7 @@ def write_file(path: str, text: str) -> None:
             handle.flush()
             os.fsync(descriptor)  # else a power loss may keep the rename and lose the words
         os.replace(half, path)
+        flush_names(os.path.dirname(path))  # else the old words may come back
     except OSError as error:
         _forget(half)
         raise _refusal(error, f"{path} cannot be written") from error

@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 
 from hermes_kanban import boards
-from hermes_kanban.base import process
+from hermes_kanban.base import process, strictjson
 from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.dispatcher.service import BoardService
 from hermes_kanban.dispatcher.turns import Turns
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hermes_kanban.compose import Environment
 
 LOOK_SECONDS = 1.0  # how often the folder of boards and the loops are looked at
+_REGISTERED = {"pid": int, "started": str, "since_ms": int}
 STOP_SECONDS = 4.8  # after which the process leaves, whatever its loops do (D6)
 
 
@@ -164,11 +165,11 @@ def running(home: str) -> list[dict[str, Any]]:
     folder = registry_folder(home)
     with suppress(OSError):
         for name in os.listdir(folder):
-            with suppress(OSError, ValueError), open(os.path.join(folder, name), encoding="utf-8") as handle:
-                facts = json.loads(handle.read(4096))
-                if isinstance(facts, dict) and process.alive(int(facts["pid"]), str(facts["started"])):
+            with suppress(OSError, ValueError), open(os.path.join(folder, name), "rb") as handle:
+                facts = strictjson.fitting(strictjson.parse(handle.read(4096)), _REGISTERED)
+                if len(facts) == len(_REGISTERED) and process.alive(facts["pid"], facts["started"]):
                     found.append(facts)
-    return sorted(found, key=lambda facts: int(facts.get("since_ms", 0)))
+    return sorted(found, key=lambda facts: int(facts["since_ms"]))
 
 
 def say(what: str, **facts: Any) -> None:

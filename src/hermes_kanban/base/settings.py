@@ -265,7 +265,7 @@ def _cached(copy: str, stamp: list[int] | None = None) -> dict[str, Any] | None:
     try:
         with open(copy, encoding="utf-8") as handle:
             kept = json.load(handle)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     usable = isinstance(kept, dict) and stamp in (None, kept.get("stamp")) and isinstance(kept.get("document"), dict)
     return kept["document"] if usable else None

@@ -240,13 +240,15 @@ def _pass(call: Call) -> dict[str, Any]:
     runtime = module("hermes_kanban.base.settings").runtime_folder(call.env.variables)
     path = control.control_path(runtime, call.place.database)
     answer: dict[str, Any] = control.ask(path, {"op": "pass", "most": call["max"]}, _PASS_SECONDS)
+    if not module("hermes_kanban.dispatcher.report").is_report(answer):
+        raise Retryable("the dispatcher of this board answers no report", hint="is it of another version? restart it")
     return answer
 
 
 def _pass_text(report: dict[str, Any], *, dry: bool) -> str:
     verb = "would start" if dry else "started"
     lines = [f"{verb} {row['task']} for {safe(row['name'])} on lane {safe(row['lane'])}" for row in report["started"]]
-    lines += [f"ended {row['task']} run {row['run']}: {row['outcome']}" for row in report["ended"]]
+    lines += [f"ended {row['task']} run {row['run']}: {row.get('outcome')}" for row in report["ended"]]
     lines += [f"released {task}" for task in report["released"]] + [
         f"fresh attempt {task}" for task in report["probed"]
     ]
@@ -257,7 +259,7 @@ def _pass_text(report: dict[str, Any], *, dry: bool) -> str:
     lines += [f"{row['task']} waits: {safe(row['text'])}" for row in report["left"]]
     lines += [safe(report["full"])] if report["full"] else []
     lines += [f"error: {safe(text)}" for text in report["errors"]]
-    return "\n".join(lines) or "nothing to do"
+    return safe("\n".join(lines), lines=True) or "nothing to do"
 
 
 HANDLERS = {

@@ -10,6 +10,7 @@ import socket
 from contextlib import suppress
 
 from hermes_kanban.base import process
+from hermes_kanban.base.clock import SystemClock
 from hermes_kanban.base.errors import InvalidValue, Retryable
 from hermes_kanban.lanes import channel
 from hermes_kanban.store.feed import board_mark
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".dispatch"
 _CHUNK = 65_536
+ASKED_SECONDS = 2.0  # in which whoever asks must have said what
 
 
 def control_path(runtime_folder: str, database: str) -> str:
@@ -60,7 +62,7 @@ class Control:
         except OSError:
             return None
         if _may_ask(sock):
-            sock.settimeout(2)
+            sock.settimeout(ASKED_SECONDS)
             return sock
         sock.close()
         return None
@@ -83,11 +85,17 @@ def _may_ask(sock: socket.socket) -> bool:
     return user == os.geteuid() and bool(line) and process.shim_above(line) is None
 
 
-def receive(sock: socket.socket) -> dict[str, Any] | None:
-    """Return one message, None when the other end goes away or says nothing in time."""
-    lines = channel.Lines()
-    while True:
+def receive(sock: socket.socket, seconds: float = ASKED_SECONDS) -> dict[str, Any] | None:
+    """Return one message, None when the other end goes away or has not said all of it in time.
+
+    Args:
+        seconds: the longest wait for the whole message: who sends it byte by byte holds up nobody.
+    """
+    lines, clock = channel.Lines(), SystemClock()
+    deadline = clock.monotonic() + seconds
+    while (left := deadline - clock.monotonic()) > 0:
         try:
+            sock.settimeout(left)
             data = sock.recv(_CHUNK)
             found = lines.feed(data)
         except (OSError, InvalidValue):
@@ -96,6 +104,7 @@ def receive(sock: socket.socket) -> dict[str, Any] | None:
             return found[0]
         if not data:
             return None
+    return None
 
 
 def ask(path: str, message: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -112,7 +121,7 @@ def ask(path: str, message: dict[str, Any], seconds: float) -> dict[str, Any]:
     try:
         sock.connect(path)
         channel.send(sock, message)
-        answer = receive(sock)
+        answer = receive(sock, seconds)
     except OSError:
         answer = None
     finally:

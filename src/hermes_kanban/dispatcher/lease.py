@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 
+from hermes_kanban.base import strictjson
 from hermes_kanban.workspace.base import make_private
 
 TYPE_CHECKING = False
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 _NAME = "dispatcher.lock"
 _MOST = 65_536
+# What a holder may say of itself, and lists of what: what is of another kind was not written by one of ours.
+_KINDS = {
+    **{"pid": int, "host": str, "last_pass_ms": int, "full": str},
+    **dict.fromkeys(("waiting", "skipped_nonspawnable", "stranded_in_ready", "errors"), list),
+}
+_LISTS = {"waiting": dict, "skipped_nonspawnable": dict, "stranded_in_ready": str, "errors": str}
 
 
 class Lease:
@@ -90,7 +97,7 @@ def holder(folder: str) -> dict[str, Any] | None:
 
 def _facts(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data.partition(b"\n")[0])
+        found = strictjson.fitting(strictjson.parse(data.partition(b"\n")[0]), _KINDS)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found | {n: [one for one in found[n] if type(one) is kind] for n, kind in _LISTS.items() if n in found}

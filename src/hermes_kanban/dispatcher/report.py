@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from hermes_kanban.base.record import Record, record
+from hermes_kanban.base.strictjson import fitting
 from hermes_kanban.model.reasons import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# What each row of a list has at least, and the lists of words: for who prints a report that came over a socket.
+_ROWS: dict[str, dict[str, type]] = {
+    "started": {"task": str, "name": str, "lane": str},
+    "ended": {"task": str, "run": int},
+    "skipped_nonspawnable": {"name": str, "cards": int},
+    "waiting": {"name": str, "text": str},
+    "left": {"task": str, "text": str},
+}
+_WORDS = ("released", "probed", "stranded_in_ready", "errors")
 
 
 @record
@@ -43,6 +55,19 @@ class PassReport(Record):
     def quiet(self) -> bool:
         """Whether nothing happened that anybody would want to read."""
         return not (self.started or self.ended or self.released or self.probed)
+
+
+def is_report(answer: dict[str, Any]) -> bool:
+    """Whether what somebody answered is the report of a pass, as `PassReport.as_dict` gives it."""
+    lists = fitting(answer, dict.fromkeys((*_ROWS, *_WORDS), list))
+    if len(lists) < len(_ROWS) + len(_WORDS) or not isinstance(answer.get("full"), str):
+        return False
+    words = all(isinstance(one, str) for name in _WORDS for one in lists[name])
+    return words and all(_is_row(row, kinds) for name, kinds in _ROWS.items() for row in lists[name])
+
+
+def _is_row(row: Any, kinds: dict[str, type]) -> bool:
+    return isinstance(row, dict) and len(fitting(row, kinds)) == len(kinds)
 
 
 def reason(found: Reason) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from hermes_kanban.base.errors import ClaimLost, NothingReady, Refusal, WorkspaceFailed
 from hermes_kanban.base.lazy import late
 from hermes_kanban.base.limits import in_range
-from hermes_kanban.kernel import claim, find, release, values
+from hermes_kanban.kernel import claim, fence, find, release, values
 from hermes_kanban.kernel.apply import append_event
 from hermes_kanban.kernel.caller import Caller, identify, without_card
 from hermes_kanban.kernel.claim import ClaimRequest
@@ -76,7 +76,10 @@ class Board(Reader):
             with self._store.write(durable=durable) as tx:
                 card = find.task(tx, task) if task is not None else _NO_CARD
                 found_id = card.id if task is not None else None
-                yield self._context(tx, verb, found_id, run), card
+                ctx = self._context(tx, verb, found_id, run)
+                if found_id is not None:
+                    fence.within_run(ctx, card, verb)
+                yield ctx, card
         except ClaimLost as error:
             lost = error
             lost.fields = {"verb": verb, "task_id": found_id or task} | lost.fields

@@ -93,6 +93,7 @@ def _parents_first(drafts: tuple[TaskDraft, ...]) -> list[int]:
     """Return the order of creation: parents before children, else as given."""
     index_of: dict[str, int] = {}
     for index, draft in enumerate(drafts):
+        values.text_value("name", draft.name)  # no column has it, but the answer names it
         if draft.name is not None and draft.name in index_of:
             raise InvalidValue(f"two tasks of the graph are called {draft.name!r}", hint="give each its own name")
         if draft.name is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hermes_kanban.base.errors import ClaimLost
 from hermes_kanban.kernel import find
+from hermes_kanban.model import status as s
+from hermes_kanban.model.actors import BY_RUN
 from hermes_kanban.model.run import Run
 from hermes_kanban.model.task import Task
 
@@ -31,6 +33,19 @@ def holder(ctx: Context, card: Task, verb: str, *, override: bool = False) -> tu
     if ctx.actor.is_person and ignorable and (run is None or override):
         return run, False
     raise lost(ctx, card, run, verb)
+
+
+def within_run(ctx: Context, card: Task, verb: str) -> None:
+    """Let an orchestrator use its wider rights on its own card only while its run holds that card (P14b).
+
+    Raises:
+        ClaimLost: the run is over: it must not release or change the card that it closed.
+    """
+    if ctx.actor.kind != s.ORCHESTRATOR or ctx.actor.task_id != card.id or verb in BY_RUN:
+        return
+    run, shown = find.open_run(ctx.tx, card), ctx.fence
+    if run is None or shown is None or (run.id, run.claim_lock) != (shown.run_id, shown.lock):
+        raise lost(ctx, card, run, verb)
 
 
 def repeated(ctx: Context, card: Task, verb: str) -> Run | None:

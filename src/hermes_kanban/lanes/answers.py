@@ -55,8 +55,9 @@ def _started(board: Supervision, _desk: Desk, run: int, message: Message) -> Bea
 
 
 def _beat(board: Supervision, _desk: Desk, run: int, message: Message) -> Beat:
-    idle = int(message.get("idle") or 0)
-    return board.renew(run, str(message["lock"]), active=bool(message.get("active")), idle=max(0, idle))
+    idle = message.get("idle")
+    quiet = max(0, idle) if type(idle) is int else 0
+    return board.renew(run, str(message["lock"]), active=bool(message.get("active")), idle=quiet)
 
 
 def _ended(board: Supervision, desk: Desk, run: int, _message: Message) -> Beat:
@@ -69,7 +70,9 @@ def _ended(board: Supervision, desk: Desk, run: int, _message: Message) -> Beat:
 
 def _named(pair: Any) -> tuple[int, str]:
     pid, started = pair
-    return int(pid), str(started)
+    if type(pid) is not int:
+        raise TypeError(pid)
+    return pid, str(started)
 
 
 _ACTS: dict[str, Callable[[Supervision, Desk, int, Message], Beat]] = {

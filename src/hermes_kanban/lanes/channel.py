@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 
-from hermes_kanban.base import process
+from hermes_kanban.base import process, strictjson
 from hermes_kanban.base.errors import InvalidValue, Refusal
 
 TYPE_CHECKING = False
@@ -64,12 +64,9 @@ def parse(line: bytes) -> dict[str, Any]:
     if len(line) > MOST_LINE:
         raise _strange("a line that is too long")
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _strange("a line that is no JSON") from error
-    if not isinstance(found, dict):
-        raise _strange("a line that is no JSON object")
-    return found
+        return strictjson.parse(line, halves="surrogateescape")
+    except ValueError as error:
+        raise _strange(f"a line that cannot be used ({error})") from error
 
 
 def _strange(what: str) -> InvalidValue:

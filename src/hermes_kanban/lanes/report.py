@@ -13,7 +13,7 @@ import sys
 from hermes_kanban import boards, compose
 from hermes_kanban.base import process
 from hermes_kanban.base.errors import Forbidden, Refusal, Usage
-from hermes_kanban.lanes import answers
+from hermes_kanban.lanes import answers, channel
 from hermes_kanban.lanes.settling import Pauses
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes_kanban.kernel.supervision import Supervision
 
 _MOST_INPUT = 65_536
+_LONGEST_RUN = 19  # digits: no run has so many
 
 
 def main(argv: list[str]) -> int:
@@ -37,13 +38,10 @@ def main(argv: list[str]) -> int:
 
 
 def _answer(argv: list[str]) -> dict[str, Any]:
-    if len(argv) != 3 or not argv[1].isdigit():
+    if len(argv) != 3 or not (argv[1].isascii() and argv[1].isdigit() and len(argv[1]) < _LONGEST_RUN):
         raise Usage("usage: report DATABASE RUN OP", hint="only shims call this")
     database, run = argv[0], int(argv[1])
-    try:
-        message = json.loads(sys.stdin.buffer.read(_MOST_INPUT))
-    except ValueError as error:
-        raise Usage("the message is no JSON", hint="only shims call this") from error
+    message = channel.parse(sys.stdin.buffer.read(_MOST_INPUT))
     env = compose.environment(forgiving=True)  # a mistake in config.yaml must not cost a worker its end
     place = boards.choose(env.home, None, env.variables).place
     if os.path.realpath(place.database) != os.path.realpath(database):
@@ -65,8 +63,8 @@ def _only_the_shim(board: Supervision, database: str, run: int, message: dict[st
     parent = process.describe(os.getppid())
     itself = (parent.pid, parent.started) if parent else None
     held = board.run(run)
-    known = (held.shim_pid, held.shim_started) if held.shim_pid else message.get("shim")
-    if process.shim_above(process.lineage()) != (database, run, itself) or tuple(known or ()) != itself:
+    known = [held.shim_pid, held.shim_started] if held.shim_pid else message.get("shim")
+    if itself is None or process.shim_above(process.lineage()) != (database, run, itself) or known != list(itself):
         raise Forbidden("only the shim of a run reports about it", hint="let the dispatcher see to it")
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import select
 
+from hermes_kanban.base import strictjson
 from hermes_kanban.base.errors import DiskFull, Refusal, Retryable, StoreIo
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.model.exits import ExitRecord
@@ -144,19 +145,25 @@ def read_roster(folder: str, run: int) -> Roster | None:
 
 def _roster(found: dict[str, Any]) -> Roster:
     return Roster(
-        run=int(found["run"]),
+        run=_number(found["run"]),
         boot=str(found["boot"]),
         looked=float(found["looked"]),
         shim=_identity(found["shim"]),
         worker=None if found["worker"] is None else _identity(found["worker"]),
         known=tuple(map(_identity, found["known"])),
-        sessions=tuple(map(int, found["sessions"])),
+        sessions=tuple(map(_number, found["sessions"])),
     )
 
 
 def _identity(found: Any) -> Identity:
     pid, started = found
-    return int(pid), str(started)
+    return _number(pid), str(started)
+
+
+def _number(found: Any) -> int:
+    if type(found) is not int:
+        raise TypeError(found)
+    return found
 
 
 # --- the exit record ------------------------------------------------------------------------------------------
@@ -228,7 +235,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 def _exit_record(found: dict[str, Any]) -> ExitRecord:
     values = {name: found[name] for name in ExitRecord.FIELDS if name in found}
     for name, kinds in KINDS.items():
-        if name in values and type(values[name]) not in kinds:
+        if name in values and (type(values[name]) not in kinds or (int in kinds and (values[name] or 0) < 0)):
             raise TypeError(name)
     values["tail"] = tuple(map(str, values.get("tail") or ()))
     worker = values.get("worker")
@@ -261,12 +268,11 @@ def _read(path: str) -> dict[str, Any] | None:
     except OSError:
         return None
     try:
-        found = json.loads(os.read(descriptor, MOST_BYTES).partition(b"\n")[0])
-    except (OSError, ValueError, RecursionError):
+        return strictjson.parse(os.read(descriptor, MOST_BYTES).partition(b"\n")[0], halves="surrogatepass")
+    except (OSError, ValueError):
         return None
     finally:
         os.close(descriptor)
-    return found if isinstance(found, dict) else None
 
 
 def _refusal(path: str, error: OSError) -> Refusal:

@@ -97,7 +97,13 @@ class Verdict(Record):
 
 
 def classify(found: ExitRecord) -> Verdict:
-    """Return what the record means for a run that nobody closed (P45)."""
+    """Return what the record means for a run that nobody closed (P45); its words are such as can be kept."""
+    verdict = _judged(found)
+    words = verdict.error
+    return verdict if words is None else verdict.evolve(error=words.encode("utf-8", "replace").decode())
+
+
+def _judged(found: ExitRecord) -> Verdict:
     words = "\n".join(found.tail) or None
     if found.spawn_error is not None:
         said = f"{found.spawn_error}; {found.hint}" if found.hint else found.spawn_error

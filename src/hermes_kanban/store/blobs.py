@@ -17,6 +17,7 @@ from hermes_kanban.base.errors import AttachmentTooLarge, FileRefused, InvalidVa
 from hermes_kanban.base.lazy import module
 from hermes_kanban.model.thread import StoredFile
 from hermes_kanban.store.errors import translate_os
+from hermes_kanban.store.filesystem import flush_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Blobs:
             raise InvalidValue(f"not a task id: {ascii(task_id)[:80]}", hint="ids are as `list` prints them")
         path = os.path.join(self.root, task_id)
         make_private(path)
+        flush_names(self.root)  # whoever made the folder may have died before its name was sure
         try:
             return os.open(path, _FOLDER)
         except OSError as error:
@@ -192,18 +194,20 @@ class Blobs:
 
 
 def make_private(folder: str) -> None:
-    """Make a folder and those above it that are missing, each 0700.
+    """Make a folder and those above it that are missing, each 0700; their names survive a loss of power.
 
     Raises:
         OSError: one cannot be made.
     """
     if os.path.lexists(folder):
         return
-    make_private(os.path.dirname(folder))
+    above = os.path.dirname(folder)
+    make_private(above)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         return  # somebody made it in the same instant; opening it tells whether it is a folder
+    flush_names(above)
 
 
 def _reserved(folder: int, plain: str) -> str:

@@ -7,7 +7,7 @@ import os
 
 import apsw
 
-from hermes_kanban.base.errors import Busy, DiskFull, Refusal, StoreIo, StoreRefused
+from hermes_kanban.base.errors import BoardNotFound, Busy, DiskFull, Refusal, StoreIo, StoreRefused
 
 SAFE_RELEASES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
@@ -105,12 +105,19 @@ def _no_room(location: str) -> bool:
     return found.f_bavail * found.f_frsize < _LEAST_ROOM
 
 
-def _read_only(_error: Exception, location: str) -> Refusal:
+def _read_only(error: Exception, location: str) -> Refusal:
+    if left_half(error):
+        return empty(location)
     return StoreRefused(
         f"{location} is on a read-only file system or may not be written",
         hint="reads work; to write, mount it writable or give this user the right to write",
         reason="read_only",
     )
+
+
+def left_half(error: Exception) -> bool:
+    """Whether a writer died in the midst of a change that only a writer can undo. Once a board is made none can."""
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK
 
 
 def _damaged(error: Exception, location: str) -> Refusal:
@@ -123,6 +130,23 @@ def not_a_board(_error: object, location: str) -> Refusal:
         f"{location} is not a board of Hermes Kanban",
         hint="name another file, or set another HERMES_HOME; this one was left as it is",
         reason="not_a_board",
+    )
+
+
+def cannot_upgrade(location: str, version: int, newest: int) -> StoreRefused:
+    """Return the refusal for a board of an older release that cannot be written."""
+    return StoreRefused(
+        f"{location} has schema {version}, needs an upgrade to {newest}, and is on a read-only file system",
+        hint="mount it writable for one command, or read it with the release that made it",
+        reason="read_only",
+    )
+
+
+def empty(location: str) -> BoardNotFound:
+    """Return the refusal for a file of ours in which no board is yet."""
+    return BoardNotFound(
+        f"{location} is empty: its making is under way, or was interrupted",
+        hint="try again; if it stays so, run `hermes kanban init` (or `boards create` with its name) again",
     )
 
 

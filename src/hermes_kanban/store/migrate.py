@@ -8,6 +8,7 @@ import apsw
 
 from hermes_kanban.base.errors import StoreRefused
 from hermes_kanban.store.errors import not_a_board
+from hermes_kanban.store.filesystem import flush_names
 from hermes_kanban.store.statements import statement
 
 TYPE_CHECKING = False
@@ -120,7 +121,10 @@ def _back_up(connection: apsw.Connection, target: str) -> None:
                     backup.step(1000)
         finally:
             copy.close()
+        folder = os.path.dirname(target)
+        flush_names(folder)  # the copy is whole only without its journal
         os.rename(half, target)
+        flush_names(folder)  # the steps that follow are sure too: the copy must not be lost alone
     except BaseException:
         _remove(half)
         raise

@@ -13,10 +13,18 @@ from contextlib import contextmanager
 
 import apsw
 
-from hermes_kanban.base.errors import BoardNotFound, StoreRefused, Unexpected
+from hermes_kanban.base.errors import BoardNotFound, Refusal, StoreRefused, Unexpected
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.store import address, filesystem, migrate, statements
-from hermes_kanban.store.errors import not_a_board, translate, translate_os, unsafe_release
+from hermes_kanban.store.errors import (
+    cannot_upgrade,
+    empty,
+    left_half,
+    not_a_board,
+    translate,
+    translate_os,
+    unsafe_release,
+)
 from hermes_kanban.store.feed import SocketFeed, poke
 from hermes_kanban.store.turnstile import Turnstile
 
@@ -270,6 +278,21 @@ def create(location: str, options: SqliteOptions, values: dict[str, str]) -> Non
         raise translate_os(error, location) from error
 
 
+def is_unmade(location: str) -> bool:
+    """Whether a file is what an interrupted making leaves: a board's file of this program without a board in it."""
+    options = SqliteOptions(allow_network=True)  # whether it may be used is asked by whoever opens it
+    try:
+        with _translated(location):
+            connection = _connect(location, options, read_only=False)
+            try:
+                _be_patient(connection, options)
+                return not migrate.state_of(connection, location, options.newest)
+            finally:
+                connection.close()
+    except Refusal:
+        return False
+
+
 def refuse_foreign(location: str, options: SqliteOptions) -> None:
     """Look at an existing file before a board is made of it; nothing is written.
 
@@ -279,14 +302,21 @@ def refuse_foreign(location: str, options: SqliteOptions) -> None:
     with _translated(location):
         connection = _connect(location, options, read_only=True)
         try:
-            connection.set_busy_timeout(round(options.wait_seconds * 1000))
+            _be_patient(connection, options)
             migrate.state_of(connection, location, options.newest)
+        except apsw.ReadOnlyError as error:  # what an interrupted making left is looked at by the next one
+            if not left_half(error):
+                raise
         finally:
             connection.close()
 
 
-def _bring_forward(connection: apsw.Connection, location: str, options: SqliteOptions, values: dict[str, str]) -> None:
+def _be_patient(connection: apsw.Connection, options: SqliteOptions) -> None:
     connection.set_busy_timeout(round(options.wait_seconds * 1000))
+
+
+def _bring_forward(connection: apsw.Connection, location: str, options: SqliteOptions, values: dict[str, str]) -> None:
+    _be_patient(connection, options)
     connection.create_scalar_function(GUARD, _nothing, 0, deterministic=True)
     migrate.state_of(connection, location, options.newest)
     mode = connection.pragma("journal_mode", "wal")
@@ -305,10 +335,10 @@ def _open(location: str, options: SqliteOptions, *, read_only: bool) -> apsw.Con
         connection = _connect(location, options, read_only=read_only)
         try:
             # The very first read may meet the recovery of a log that a killed writer left, or its last closing.
-            connection.set_busy_timeout(round(options.wait_seconds * 1000))
+            _be_patient(connection, options)
             version = migrate.state_of(connection, location, options.newest)
             if not version:
-                raise _empty(location)
+                raise empty(location)
             if version == options.newest:
                 return connection
         except BaseException:
@@ -316,7 +346,7 @@ def _open(location: str, options: SqliteOptions, *, read_only: bool) -> apsw.Con
             raise
         connection.close()
         if filesystem.is_read_only(address.folder(location)):
-            raise _cannot_upgrade(location, version, options.newest)
+            raise cannot_upgrade(location, version, options.newest)
         create(location, options, {})
     raise Unexpected(f"{location} has schema {version} still after its upgrade", hint="report this")
 
@@ -351,21 +381,6 @@ def _refuse_special(location: str, *, make: bool) -> None:
 def _turnstile(location: str) -> Turnstile:
     """Return the queue of a board, one however its file is named (C118)."""
     return Turnstile(f"{os.path.realpath(location)}.lock")
-
-
-def _cannot_upgrade(location: str, version: int, newest: int) -> StoreRefused:
-    return StoreRefused(
-        f"{location} has schema {version}, needs an upgrade to {newest}, and is on a read-only file system",
-        hint="mount it writable for one command, or read it with the release that made it",
-        reason="read_only",
-    )
-
-
-def _empty(location: str) -> BoardNotFound:
-    return BoardNotFound(
-        f"{location} is empty: its making is under way, or was interrupted",
-        hint="try again; if it stays so, run `hermes kanban init` (or `boards create` with its name) again",
-    )
 
 
 @contextmanager

@@ -52,9 +52,10 @@ class Turnstile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
-        if os.getpid() == self._pid:  # a child that was forked meanwhile shares the lock: it must not keep it
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        if os.getpid() == self._pid:
+            _give_back(descriptor)
+        else:
+            os.close(descriptor)
 
     def _sign(self) -> None:
         """Write our number into the file, so that others can say who holds the lock; a full disk does not matter."""
@@ -120,14 +121,14 @@ class _Waiter:
         with self._state:
             self._over = True
             if self._error is not None or not self._wanted:
-                os.close(self._descriptor)
+                _give_back(self._descriptor)
         self._news.release()
 
     def _give_up(self) -> None:
         """Leave the queue although the wait was interrupted; the lock may have come in the same instant."""
         with self._state:
             if self._over and self._wanted and self._error is None:
-                os.close(self._descriptor)
+                _give_back(self._descriptor)
             self._wanted = False
 
 
@@ -140,6 +141,16 @@ def _taken_at_once(descriptor: int) -> bool:
         os.close(descriptor)
         raise
     return True
+
+
+def _give_back(descriptor: int) -> None:
+    """Unlock and close. A child that was forked meanwhile shares the lock: by closing alone it would stay with it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError:
+        return  # what was written is written; closing frees the lock too
+    finally:
+        os.close(descriptor)
 
 
 def _holder(descriptor: int) -> str:
