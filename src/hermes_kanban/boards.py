@@ -11,8 +11,8 @@ import os
 
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import BoardExists, BoardNotFound, DiskFull, InvalidValue, Refusal, StoreRefused, Usage
+from hermes_kanban.base.flush import flush_names
 from hermes_kanban.base.record import Record, record
-from hermes_kanban.store.filesystem import flush_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

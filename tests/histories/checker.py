@@ -1,8 +1,7 @@
 """Judges a recorded history against the protocol (T1, T1b). Pure: histories and final rows in, violations out.
 
-The log is folded event by event; then every call is held against it: what was acknowledged must be there, what was
-refused must not, what lost its claim must have changed nothing, and nothing may be there that nobody asked for. A
-violation carries the calls and events that prove it, and no others.
+The log is folded event by event (`fold`); then every call is held against it (`deeds`), and what workers, readers and
+the rows in the end show (here). A violation carries the calls and events that prove it, and no others.
 
     python -m tests.histories.checker FILE        judge a saved history again
 """
@@ -15,16 +14,16 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from tests.histories.fold import LEAVES, Fold, words
-from tests.histories.history import Call, Event, History, Violation, load, read
+from tests.histories import deeds
+from tests.histories.fold import Fold
+from tests.histories.history import History, Violation, load
 
-FENCED = ("heartbeat", "comment", "attach", "complete", "block", "request-review", "request-changes")
-MAY_FAIL = ("busy",)  # refusals after which a call may be made again; every other fault is a violation
 FAULTS = ("fault", "unexpected", "store_refused", "io_error", "disk_full")
-SYSTEM = "dispatcher:"  # the actor of what dispatchers, shims and claimers' sweeps do
 # What a worker that closed nothing is judged by its exit code (P20, D18); `reclaimed`: somebody took the card away.
 VERDICTS = {0: "protocol_violation", 1: "failed", 75: "rate_limited", 78: "crashed"}
-ALWAYS = ("gave_up", "reclaimed")
+TAKEN = "reclaimed"
+ALWAYS = ("gave_up", TAKEN)
+SEEN = {"overlap": "two workers", "torn": "torn read", "stuck": "stuck", "twice": "one name twice"}
 
 
 def check(history: History) -> list[Violation]:
@@ -53,126 +52,8 @@ def ends_agree(history: History, fold: Fold) -> Iterator[Violation]:
             yield Violation("row and log", f"run {run} is {row.get('outcome')}, the log disagrees", events=[event])
 
 
-def winners(history: History, fold: Fold) -> Iterator[Violation]:
-    """Nobody is told that it won a claim that another won; each answer is the run that is there (P10)."""
-    told: dict[int, Call] = {}
-    for call in history.calls:
-        if call.verb != "claim" or call.answer is None:
-            continue
-        run, row = call.answer["run"], history.runs.get(call.answer["run"])
-        if run in told:
-            yield Violation("two winners", f"run {run} was given to two claimers", calls=[told[run], call])
-        told[run] = call
-        if row is None or run not in fold.claims:
-            yield Violation("lost write", f"run {run} was given to a claimer, and is gone", calls=[call])
-        elif (row["task_id"], row["claim_lock"]) != (call.answer["task"], call.answer["lock"]):
-            yield Violation("two winners", f"run {run} is another's claim", calls=[call], events=[fold.claims[run]])
-
-
-def acknowledged(history: History, fold: Fold) -> Iterator[Violation]:
-    """Acknowledged means kept, once; refused means nothing happened; a killed call happened once or not (T1b)."""
-    counted: dict[tuple[str, str], list[Call]] = defaultdict(list)
-    for call in history.calls:
-        if call.verb == "claim":
-            continue
-        if not call.tokens:
-            if call.new:
-                counted[call.verb, call.args["task"]].append(call)
-            continue
-        yield from _kept(call, fold.left_by(call))
-    for (verb, card), calls in counted.items():
-        there = [event for kind in LEAVES[verb] for event in fold.kinds[card, kind]]
-        if len(there) < len(calls):
-            text = f"{verb} of {card} was acknowledged {len(calls)} times, the log has it {len(there)} times"
-            yield Violation("lost write", text, calls=calls, events=there)
-
-
-def _kept(call: Call, found: list[Event]) -> Iterator[Violation]:
-    whole = len(call.tokens)
-    if call.new and len(found) < whole:
-        yield Violation("lost write", f"{call.verb} was acknowledged, and is not in the log", [call], found)
-    unheard = call.end is None or call.error in MAY_FAIL
-    most = whole if call.new or unheard else 0
-    if len(found) > most:
-        text = f"{call.verb} ({call.error or call.answer}) is {len(found)} times in the log"
-        yield Violation("refused or repeated write", text, calls=[call], events=found)
-    if unheard and 0 < len(found) < whole:
-        yield Violation("half a verb", f"{call.verb} was cut off in the middle", [call], found)
-
-
-def phantoms(history: History, fold: Fold) -> Iterator[Violation]:
-    """Nothing is in the log that nobody asked for (P81)."""
-    asked = {(kind, token) for call in history.calls for token in call.tokens for kind in _leaves(call.verb)}
-    told = {kind for kind, _ in asked}
-    for event in history.events:
-        kind, said = event["kind"], words(event)
-        if kind not in told or not said or event["actor"].startswith(SYSTEM):
-            continue
-        if not any((kind, word) in asked for word in said) and not _by_policy(history, event):
-            yield Violation("phantom", f"nobody asked for this {kind}", events=[event])
-
-
-def _leaves(verb: str) -> tuple[str, ...]:
-    """What may bear a call's token: a verdict or an answer is a comment too."""
-    return (*LEAVES[verb], "commented")
-
-
-def _by_policy(history: History, event: Event) -> bool:
-    """Whether a lane's policy closed the card for a worker that ended well."""
-    run = history.runs.get(event["run_id"], {})
-    return event["kind"] == "completed" and bool(run.get("supervised")) and run["exit_code"] == 0
-
-
-def fences(history: History, fold: Fold) -> Iterator[Violation]:
-    """Who shows a run acts through that run alone, with its lock (P12)."""
-    for call in history.calls:
-        if call.answer is None or call.verb not in FENCED or "run" not in call.args:
-            continue
-        run, row = call.args["run"], history.runs.get(call.args["run"], {})
-        if call.verb == "comment":  # a late owner may still comment, as anybody may: not through its run
-            wrong = [e for e in fold.left_by(call) if e["run_id"] not in (run, None)]
-        elif call.answer.get("already"):
-            wrong = [] if row.get("end_verb") == call.verb else [fold.ends.get(run) or fold.claims[run]]
-        else:
-            wrong = [e for e in fold.left_by(call) if e["run_id"] != run]
-        if call.verb != "comment" and row and row["claim_lock"] != call.args["lock"]:
-            wrong.append(fold.claims[run])
-        if wrong:
-            yield Violation("fence", f"{call.verb} with run {run} changed what it does not hold", [call], wrong)
-
-
-def order(history: History, fold: Fold) -> Iterator[Violation]:
-    """A call that began after another had its answer has a higher event id (P80)."""
-    known = [(call, fold.left_by(call)) for call in history.calls if call.new and call.end is not None]
-    placed = [(call, events[0]) for call, events in known if events]
-    ended = sorted(placed, key=lambda pair: pair[0].end or 0)
-    newest: tuple[Call, Event] | None = None
-    position = 0
-    for call, event in sorted(placed, key=lambda pair: pair[0].start):
-        while position < len(ended) and (ended[position][0].end or 0) < call.start:
-            if newest is None or ended[position][1]["id"] > newest[1]["id"]:
-                newest = ended[position]
-            position += 1
-        if newest is not None and event["id"] < newest[1]["id"]:
-            text = f"event {event['id']} was written after event {newest[1]['id']} had been acknowledged"
-            yield Violation("commit order", text, [newest[0], call], [newest[1], event])
-
-
-def keys(history: History, fold: Fold) -> Iterator[Violation]:
-    """A key makes one card as long as that card is not archived (P51)."""
-    last: dict[str, tuple[Call, Event]] = {}
-    made = [(c, fold.left_by(c)) for c in history.calls if c.verb == "create" and c.args.get("key") and c.answer]
-    for call, events in sorted((pair for pair in made if pair[1]), key=lambda pair: pair[1][0]["id"]):
-        event, key = events[0], call.args["key"]
-        before = last.get(key)
-        hidden = fold.kinds[before[1]["task_id"], "archived"] if before else []
-        if before and not any(before[1]["id"] < e["id"] < event["id"] for e in hidden):
-            yield Violation("key", f"{key} made two cards", [before[0], call], [before[1], event])
-        last[key] = (call, event)
-
-
 def tails(history: History, fold: Fold) -> Iterator[Violation]:
-    """Whoever follows the log by id misses nothing and never meets an id below one that it has read (P80)."""
+    """Whoever follows the log by id misses nothing, never meets an id below one that it has read, gets to the end."""
     there = {event["id"] for event in history.events}
     pages: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
     for note in history.noted("tail"):
@@ -186,29 +67,36 @@ def tails(history: History, fold: Fold) -> Iterator[Violation]:
         if missed:
             events = [history.events[n - 1] for n in missed[:3]]
             yield Violation("tail", f"{process} read up to {ids[-1]} and missed {missed[:10]}", events=events)
+    for note in history.noted("tail_end"):
+        if note.facts["read"] < note.facts["there"]:
+            yield Violation("tail", f"{note.process} stopped at {note.facts['read']} of {note.facts['there']}")
 
 
 def verdicts(history: History, fold: Fold) -> Iterator[Violation]:
     """A worker that closed nothing is judged by how it ended, and an exit code is what the worker gave (P20, T5)."""
+    hit = {note.facts["run"] for note in history.noted("hit")}
+    begun: set[int] = set()
+    for note in history.noted("begun"):
+        if note.facts["run"] in begun:
+            yield Violation("two workers", f"run {note.facts['run']} was started twice")
+        begun.add(note.facts["run"])
     for note in history.noted("exit"):
         run, code = note.facts["run"], note.facts["code"]
-        row = history.runs.get(run, {})
+        row = history.runs.get(run, {"exit_code": "gone", "outcome": None, "end_verb": None})
         ended = [fold.ends[run]] if run in fold.ends else []
-        if row.get("exit_code") not in (code, None):
-            text = f"run {run} ended with {code}, its row says {row['exit_code']}"
-            yield Violation("verdict", text, events=ended)
-        judged = row.get("exit_code") == code and row["end_verb"] is None
-        if judged and row["outcome"] not in (VERDICTS[code], *ALWAYS):
+        known = row["exit_code"] == code
+        if not known and not (row["exit_code"] is None and (run in hit or row["outcome"] == TAKEN)):
+            yield Violation("verdict", f"run {run} ended with {code}, its row says {row['exit_code']}", events=ended)
+        elif known and row["end_verb"] is None and row["outcome"] not in (VERDICTS[code], *ALWAYS):
             yield Violation("verdict", f"run {run} ended with {code}: {row['outcome']}", events=ended)
 
 
 def seen(history: History, fold: Fold) -> Iterator[Violation]:
     """What workers, readers and the last caller saw: two workers on a card, half a verb, a card that never ends."""
-    names = {"overlap": "two workers", "torn": "torn read", "stuck": "stuck"}
     for note in history.notes:
-        if note.kind in names:
+        if note.kind in SEEN:
             events = [e for e in history.events if e["task_id"] == note.facts.get("task")][-12:]
-            yield Violation(names[note.kind], f"{note.process}: {note.facts['text']}", events=events)
+            yield Violation(SEEN[note.kind], f"{note.process}: {note.facts['text']}", events=events)
 
 
 def faults(history: History, fold: Fold) -> Iterator[Violation]:
@@ -219,16 +107,12 @@ def faults(history: History, fold: Fold) -> Iterator[Violation]:
 
 
 Rule = Callable[[History, Fold], Iterator[Violation]]
-RULES: tuple[Rule, ...] = (
-    *(ends_agree, winners, acknowledged, phantoms, fences, order, keys, tails, verdicts, seen, faults),
-)
+RULES: tuple[Rule, ...] = (ends_agree, *deeds.RULES, tails, verdicts, seen, faults)
 
 
 def main() -> int:
-    """Judge a saved history (`.json`) or a recorded one, whose board is not known (`.jsonl`)."""
-    path = Path(sys.argv[1])
-    history = load(path) if path.suffix == ".json" else read(path.read_text(encoding="utf-8").splitlines())
-    found = check(history)
+    """Judge a saved history."""
+    found = check(load(Path(sys.argv[1])))
     print("\n".join(violation.report() for violation in found) or "no violations")
     return 1 if found else 0
 

@@ -105,13 +105,12 @@ class Commands:
             if doomed:
                 raise Unheard from None
             raise
-        if command.returncode < 0:
-            raise Unheard
-        document = json.loads(out)  # a traceback is no document: the checker reports it
-        if "error" in document:
+        document = json.loads(out)  # a traceback is no document: the checker reports it, and an end by a signal
+        refused = isinstance(document, dict) and "error" in document
+        if b"Traceback" in err or (command.returncode != 0) != refused or command.returncode < 0:
+            raise AssertionError(f"exit {command.returncode}: {out.decode()} {err.decode()}")
+        if refused:
             raise Refused(document["error"]["code"], document["error"]["message"])
-        if b"Traceback" in err:
-            raise AssertionError(err.decode())
         return document
 
 

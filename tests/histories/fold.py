@@ -32,7 +32,6 @@ LEAVES: dict[str, tuple[str, ...]] = {
 }
 _SAYS = ("note", "excerpt", "summary", "reason", "answer", "name")
 _AFTER = ("refused", "reconciled")  # the two events that may follow the end of their run: `reconciled` proves the end
-_STARTS = ("promoted", "claimed", "created")
 _CLOCKS = 2.0  # seconds by which two processes' clocks may differ here, and the fraction that whole seconds lose
 
 
@@ -83,7 +82,7 @@ class Fold:
             self._rests[card] = payload["set"]["eligible_at"] or 0
         if "to" in payload:
             self._moved(event)
-        if kind in _STARTS and payload.get("to") in ("ready", "running"):
+        if payload.get("to") in ("ready", "running"):
             yield from self._too_early(event)
         self._last[card] = event
 

@@ -39,7 +39,7 @@ class Call:
 
 @dataclass
 class Note:
-    """What a process saw besides its calls: `exit`, `overlap`, `torn`, `stuck`, `tail`."""
+    """What a process saw besides its calls (`begun`, `exit`, `overlap`, `stuck`, `tail` …), or whom the killer hit."""
 
     process: str
     kind: str
@@ -57,6 +57,7 @@ class History:
     runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     comments: dict[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    torn: int = 0  # lines that cannot be read: each of a process that was killed while it wrote
 
     def noted(self, kind: str) -> list[Note]:
         return [note for note in self.notes if note.kind == kind]
@@ -88,10 +89,15 @@ def read(lines: Iterable[str]) -> History:
     history, calls = History(), {}
     for text in lines:
         try:
-            line = json.loads(text)
+            line = json.loads(text) if text.strip() else None
         except ValueError:
+            history.torn += 1
+            continue
+        if line is None:
             continue
         key = (line["process"], line.get("n"))
+        if key in calls and line["line"] == "call":
+            history.notes.append(Note(line["process"], "twice", {"text": f"two processes recorded as {key}"}))
         if line["line"] == "call":
             calls[key] = Call(line["process"], line["n"], line["verb"], line["args"], line["at"])
         elif line["line"] == "heard":

@@ -32,6 +32,8 @@ class Killer:
         self._here, self._dice, self._racers, self._start = here, dice, racers, start
         self._asleep: list[tuple[float, proctable.Entry]] = []
         self.hits: Counter[str] = Counter()
+        self.runs: set[int] = set()  # whose worker or shim was hit
+        self.killed: set[int] = set()  # gateways, by pid
         self.fallen: list[int] = []  # exit codes of racers that ended by themselves
 
     def step(self) -> None:
@@ -75,6 +77,7 @@ class Killer:
         if not runs:
             return None
         run = self._dice.choice(runs)
+        self.runs.add(run.id)
         found = proctable.entry_of(getattr(run, f"{who}_pid") or 0)
         return found if found and found.lives and found.started == getattr(run, f"{who}_started") else None
 
@@ -93,8 +96,9 @@ class Killer:
         if number == signal.SIGSTOP:
             return self._sleep(proctable.entry_of(victim.pid))
         victim.send(signal.SIGCONT)
-        victim.send(number)
-        victim.process.wait()
+        if number == signal.SIGKILL:
+            self.killed.add(victim.pid)
+        victim.stop(number)
         self._here.gateway()
         return True
 

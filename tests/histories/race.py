@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from hermes_kanban import compose
 from hermes_kanban.kernel.query import Filter
 from hermes_kanban.kernel.reader import Reader
 from tests.histories import checker, history
-from tests.histories.history import History, Violation
+from tests.histories.history import History, Note, Violation
 from tests.histories.killer import Killer
 from tests.histories.shrink import shrink
 from tests.processes.home import Gateway, Home, home
@@ -32,6 +33,7 @@ SKEWS = (0.0, 0.0, 0.4, -0.4)  # seconds by which a racer's clock is wrong
 WORKER = [sys.executable, str(Path(__file__).with_name("worker.py"))]
 PAGE = 10_000
 PATIENCE = 90.0  # seconds in which every worker must be proven gone, whatever happened to it
+LONGEST_DRAIN = 300.0  # seconds
 BAD = ("loop_restarted", "gateway_trouble", "board_trouble", "words")  # events of a gateway's log
 VALUES: dict[str, Any] = {
     "max_in_progress": 3,
@@ -53,7 +55,9 @@ class Report:
     """What happened in a race."""
 
     calls: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)  # calls that were answered and changed something
     endings: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)  # attempts under a shim, by their outcome
     started: int = 0
@@ -68,12 +72,23 @@ class Report:
 
     def add(self, other: Report) -> None:
         self.calls += other.calls
+        self.done += other.done
         self.endings += other.endings
+        self.notes += other.notes
         self.hits += other.hits
         self.workers += other.workers
         self.started, self.events = self.started + other.started, self.events + other.events
         self.drained += other.drained
         self.violations += other.violations
+
+    def count(self, found: History) -> None:
+        """Add what a history holds."""
+        self.events = len(found.events)
+        self.calls.update(call.verb for call in found.calls)
+        self.done.update(call.verb for call in found.calls if call.new)
+        self.endings.update(call.error or ("killed" if call.end is None else "done") for call in found.calls)
+        self.workers.update(str(run["outcome"]) for run in found.runs.values() if run["supervised"])
+        self.notes.update(note.kind for note in found.notes)
 
     def text(self) -> str:
         """Return the counts, a line each."""
@@ -101,7 +116,7 @@ class Race:
     """
 
     def __init__(self, folder: Path, processes: int, seed: int, *, gateways: int = 2) -> None:
-        self._dice = random.Random(seed)
+        self._seed = seed
         self._folder, self._history = folder, folder / "history.jsonl"
         (folder / "busy").mkdir(parents=True)
         self._processes, self._gateways = processes, gateways
@@ -111,25 +126,34 @@ class Race:
 
     def run(self, seconds: float) -> Report:
         """Race for so long, then stop everybody and judge."""
-        durability = self._dice.choice(["full", "normal"])
+        durability = self._dice("board").choice(["full", "normal"])
         lanes = {
-            "hand": {"type": "command", "argv": [*WORKER, str(self._history)]},
-            "foot": {"type": "command", "argv": [*WORKER, str(self._history)]},
+            "hand": {"type": "command", "argv": [*WORKER, str(self._history), str(self._seed)]},
+            "foot": {"type": "command", "argv": [*WORKER, str(self._history), str(self._seed)]},
             "plain": {"type": "command", "argv": ["true"], "success_policy": "complete"},
         }
         with home(self._folder, lanes, **VALUES, durability=durability) as here:
-            try:
-                self._rage(here, seconds)
-            finally:
-                self._stop_racers()
-            self._finish(here)
-            self._judge(here)
+            killer = Killer(here, self._dice("killer"), self._racers, lambda: self._start(here))
+            for part in (self._rage, self._finish):
+                try:
+                    part(here, killer, seconds)
+                except Exception:  # whatever it is: what was recorded is judged all the same
+                    self._broke(traceback.format_exc())
+                finally:
+                    self._stop_racers()
+            self._judge(here, killer)
         return self.report
 
-    def _rage(self, here: Home, seconds: float) -> None:
+    def _dice(self, part: str | int) -> random.Random:
+        """Return the chance of one part of the race: how often one draws changes nothing for the others."""
+        return random.Random(f"{self._seed}/{part}")
+
+    def _broke(self, text: str) -> None:
+        self.report.violations.append(Violation("fault", text))
+
+    def _rage(self, here: Home, killer: Killer, seconds: float) -> None:
         for _ in range(self._gateways):
             here.gateway()
-        killer = Killer(here, self._dice, self._racers, lambda: self._start(here))
         for _ in range(self._processes):
             self._start(here)
         end = time.monotonic() + seconds
@@ -151,8 +175,9 @@ class Race:
 
     def _process(self, here: Home, style: str, number: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.histories", "--history", str(self._history), "--style", style]
-        command += ["--label", f"p{number}", "--seed", str(self._dice.getrandbits(32))]
-        command += ["--skew", str(0 if style == "drain" else self._dice.choice(SKEWS))]
+        dice = self._dice(number)
+        command += ["--label", f"p{number}", "--seed", str(dice.getrandbits(32))]
+        command += ["--skew", str(0 if style == "drain" else dice.choice(SKEWS))]
         name = "finisher" if style == "drain" else f"racer{number % 4}"
         variables = here.hermes.env | {"HERMES_KANBAN_NAME": name}
         with self._errors.open("ab") as errors:
@@ -162,7 +187,7 @@ class Race:
 
     def _fell(self, code: int) -> None:
         words = self._errors.read_text(encoding="utf-8", errors="replace")[-2000:]
-        self.report.violations.append(Violation("fault", f"a process of the race ended with {code}: {words}"))
+        self._broke(f"a process of the race ended with {code}: {words}")
 
     def _stop_racers(self) -> None:
         for racer in self._racers:
@@ -176,9 +201,10 @@ class Race:
                 code = racer.wait()
             if code not in (0, -signal.SIGTERM):  # a racer that was just starting has no handler yet
                 self._fell(code)
+        self._racers.clear()
 
     # --- the end ---
-    def _finish(self, here: Home) -> None:
+    def _finish(self, here: Home, killer: Killer, _seconds: float) -> None:
         """Start no more workers, wait until all are proven gone, end the gateways, and bring every card to its end."""
         here.lanes = {}
         here.configure()
@@ -189,36 +215,39 @@ class Race:
             text = f"run {run.id} is {run.process_state}, outcome {run.outcome}: nobody proves its end"
             self.report.violations.append(Violation("stuck", f"{text}\n{here.trouble()}"))
         for gateway in here.gateways:
-            if gateway.process.poll() is None:
-                self._end_gateway(gateway)
+            self._ended_well(gateway, killed=gateway.pid in killer.killed)
         before = self._done(here)
         drain = self._process(here, "drain", self.report.started)
-        if drain.wait():
+        self._racers.append(drain)
+        if drain.wait(LONGEST_DRAIN):
             self._fell(drain.returncode)
+        self._racers.remove(drain)
         self.report.drained = self._done(here) - before
 
-    def _end_gateway(self, gateway: Gateway) -> None:
-        code = gateway.stop()
-        said = [fact for fact in gateway.said() if fact["event"] in BAD]
-        if code or said:
-            self.report.violations.append(Violation("fault", f"a gateway ended with {code}: {said[:3]}"))
+    def _ended_well(self, gateway: Gateway, *, killed: bool) -> None:
+        code = gateway.process.poll()
+        code = gateway.stop() if code is None else code
+        said = gateway.said()[: -1 if killed else None]  # the last line of one that was killed may be torn
+        bad = [fact for fact in said if fact["event"] in BAD]
+        if bad or (code and not killed):
+            self._broke(f"a gateway ended with {code}: {bad[:3]}")
 
     def _done(self, here: Home) -> int:
         return sum(column.count for column in here.board.columns(1) if column.status == "done")
 
-    def _judge(self, here: Home) -> None:
+    def _judge(self, here: Home, killer: Killer) -> None:
         with self._history.open(encoding="utf-8", errors="replace") as lines:
             found = history.read(lines)
-        board = compose.open_reader(here.env, here.place)
-        complete(found, board)
+        found.notes += [Note("killer", "hit", {"run": run}) for run in sorted(killer.runs)]
+        complete(found, compose.open_reader(here.env, here.place))
+        self.report.count(found)
+        if found.torn > sum(killer.hits.values()):
+            self._broke(f"{found.torn} lines of the history cannot be read")
         violations = checker.check(found)
         self.report.violations += violations
-        self.report.events = len(found.events)
-        self.report.calls.update(call.verb for call in found.calls)
-        self.report.endings.update(call.error or ("killed" if call.end is None else "done") for call in found.calls)
-        self.report.workers.update(str(run["outcome"]) for run in found.runs.values() if run["supervised"])
-        if violations:
+        if self.report.violations:
             found.save(self._folder / "whole.json")
+        if violations:
             shrink(found, violations[0]).save(self._folder / "minimal.json")
 
 
@@ -239,4 +268,4 @@ def complete(found: History, board: Reader) -> None:
 
 def kept(folder: Path) -> str:
     """Return where a failed race left its history."""
-    return f"{folder} (minimal.json: the smallest history; python -m tests.histories.checker FILE)"
+    return f"{folder} (whole.json; minimal.json: the smallest that fails; python -m tests.histories.checker FILE)"

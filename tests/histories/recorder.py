@@ -1,7 +1,7 @@
 """Records what each process asked of the board and what it heard: a line before each call and a line after.
 
 Lines are JSON, appended by one `write` each to a file that all processes share (O_APPEND), so a process that is
-killed leaves a call without an end, and never half of somebody else's line. Times are of the machine's monotonic
+killed leaves a call without an end, and at worst half a line of its own. Times are of the machine's monotonic
 clock, the same for every process.
 """
 
@@ -62,4 +62,5 @@ class Recorder:
 
     def _line(self, facts: dict[str, Any]) -> None:
         stamped = {"process": self._process, "at": time.monotonic_ns(), **facts}
-        os.write(self._descriptor, json.dumps(stamped).encode() + b"\n")
+        # the first line break ends what a process that was killed in the midst of its line may have left
+        os.write(self._descriptor, b"\n" + json.dumps(stamped).encode() + b"\n")

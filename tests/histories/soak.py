@@ -47,7 +47,8 @@ def main() -> int:
         print(f"kept: {kept(folder)}")
     for violation in total.violations[:10]:
         print(violation.report())
-    print(f"{total.operations} operations, {len(total.violations)} violations")
+    answered = sum(total.done.values())
+    print(f"{total.operations} operations ({answered} changed something), {len(total.violations)} violations")
     return 1 if total.violations else 0
 
 

@@ -23,14 +23,23 @@ def follow(door: Door, recorder: Recorder, stop: Stop) -> None:
     last = board.last_event_id()
     try:
         while not stop.asked:
-            ids = [event.id for event in board.events(since=last, limit=TAIL_PAGE)]
-            if ids:
-                recorder.note("tail", after=last, ids=ids)
-                last = ids[-1]
-            else:
+            read = _page(board, recorder, last)
+            if read == last:
                 feed.wait(0.2)
+            last = read
+        there = board.last_event_id()
+        while (read := _page(board, recorder, last)) != last:
+            last = read
+        recorder.note("tail_end", there=there, read=last)
     finally:
         feed.close()
+
+
+def _page(board: Board, recorder: Recorder, last: int) -> int:
+    ids = [event.id for event in board.events(since=last, limit=TAIL_PAGE)]
+    if ids:
+        recorder.note("tail", after=last, ids=ids)
+    return ids[-1] if ids else last
 
 
 def look(door: Door, recorder: Recorder, stop: Stop, seed: int) -> None:

@@ -1,9 +1,9 @@
 """A worker of a race's gateway: a few calls of its run, recorded, and then an end of any sort.
 
-    python worker.py HISTORY
+    python worker.py HISTORY SEED
 
-What it does is fixed by its run's number. A lock on a file of its card's shows whether two workers are on one card:
-it is the open file's own, so the kernel frees it when the last process that has it is gone.
+What it does is fixed by the seed and its run's number. A lock on a file of its card's shows whether two workers are on
+one card: it is the open file's own, so the kernel frees it when the last process that has it is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ CLOSING = ("complete", "complete", "complete", "block", "request-review", "reque
 def main() -> None:
     """Work on the card of the environment."""
     history, run, card = Path(sys.argv[1]), int(os.environ["HERMES_KANBAN_RUN_ID"]), os.environ["HERMES_KANBAN_TASK"]
-    recorder, dice = Recorder(str(history), f"run{run}"), random.Random(run)
+    recorder, dice = Recorder(str(history), f"run{run}.{os.getpid()}"), random.Random(f"{sys.argv[2]}/{run}")
+    recorder.note("begun", task=card, run=run)
     folder = history.parent / "busy"
     busy = os.open(folder / card, os.O_RDWR | os.O_CREAT, 0o600)
     try:

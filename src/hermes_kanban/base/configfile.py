@@ -15,6 +15,7 @@ import yaml
 
 from hermes_kanban.base import yamlfile
 from hermes_kanban.base.errors import ConfigInvalid, DiskFull, InvalidValue, Refusal, StoreRefused
+from hermes_kanban.base.flush import flush_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ def write(path: str, text: str) -> None:
             handle.flush()
             os.fsync(descriptor)  # else a power loss may keep the rename and lose the words
         os.replace(half, target)
+        flush_names(os.path.dirname(target))  # else the old words may come back
     except OSError as error:
         _forget(half)
         raise refusal(error, target) from error

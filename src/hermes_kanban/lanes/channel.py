@@ -66,7 +66,7 @@ def parse(line: bytes) -> dict[str, Any]:
     try:
         return strictjson.parse(line, halves="surrogateescape")
     except ValueError as error:
-        raise _strange(f"a line that cannot be used ({error})") from error
+        raise _strange(f"a line that is no JSON to use here ({error})") from error
 
 
 def _strange(what: str) -> InvalidValue:

@@ -14,10 +14,10 @@ import stat
 
 from hermes_kanban.base import ids
 from hermes_kanban.base.errors import AttachmentTooLarge, FileRefused, InvalidValue, StoreRefused
+from hermes_kanban.base.flush import flush_names
 from hermes_kanban.base.lazy import module
 from hermes_kanban.model.thread import StoredFile
 from hermes_kanban.store.errors import translate_os
-from hermes_kanban.store.filesystem import flush_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

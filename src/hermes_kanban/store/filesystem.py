@@ -42,19 +42,6 @@ def is_read_only(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def flush_names(folder: str) -> None:
-    """Make sure of what was made, renamed or removed in a folder: a flushed file without its name is lost too.
-
-    Raises:
-        OSError: the disk failed.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _type_by_mount_command(path: str) -> str:
     """macOS has no mount table to read: `statfs` through ctypes tells the type's name."""
     ctypes = lazy.module("ctypes")

@@ -7,8 +7,8 @@ import os
 import apsw
 
 from hermes_kanban.base.errors import StoreRefused
+from hermes_kanban.base.flush import flush_names
 from hermes_kanban.store.errors import not_a_board
-from hermes_kanban.store.filesystem import flush_names
 from hermes_kanban.store.statements import statement
 
 TYPE_CHECKING = False
