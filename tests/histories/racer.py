@@ -57,7 +57,7 @@ class Racer:
             self._work(self._dice.choice(self._held))
         elif self._lost and dice < 0.6:
             self._late(self._dice.choice(self._lost))
-        elif dice < 0.69 or len(self._cards) < 5:
+        elif dice < 0.68 or len(self._cards) < 5:
             self._create()
         elif dice < 0.7:
             self._apply()
@@ -99,7 +99,7 @@ class Racer:
             self._draft(token, name=token, parents=(tokens[place - 1],) if place else ())
             for place, token in enumerate(tokens)
         ]
-        if self._dice.random() < 0.2:
+        if self._dice.random() < 0.3:
             drafts[-1] = drafts[-1].evolve(parents=("t_0badbadbad",))
         self._recorder.call(
             "apply", {"tokens": tokens}, lambda: self._door.board().apply(tuple(drafts)), lambda made: {"n": len(made)}

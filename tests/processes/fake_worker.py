@@ -19,6 +19,7 @@ from collections.abc import Callable
 TASK, RUN = os.environ["HERMES_KANBAN_TASK"], os.environ["HERMES_KANBAN_RUN_ID"]
 PUPPETS = os.path.join(os.environ["HERMES_HOME"], "puppets")
 PIPE = os.path.join(PUPPETS, f"{os.environ['HERMES_KANBAN_BOARD']}.{RUN}")
+SEAT: list[int] = []  # the locked file of our seat, if we have one
 BLOCK = [
     *("--cause", "human decision needed", "--what", "told so", "--option", "A: go on", "--option", "B: stop"),
     *("--recommend", "A", "--next", "choose", "--kind", "needs_input"),
@@ -48,12 +49,28 @@ def follow() -> None:
         fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         note(os.path.join(PUPPETS, "overlaps"), f"{TASK}: run {RUN} beside {_others()}")
+    if script.get("seats") and not _seated(script["seats"]):
+        note(os.path.join(PUPPETS, "overlaps"), f"{TASK}: run {RUN} is one worker too many")
     note(f"{mine}.starts", RUN)
     with open(f"{mine}.starts", encoding="utf-8") as handle:
         attempt = len(handle.readlines()) - 1
     work(script["work"])
     for line in (script["attempts"][attempt:] or [script["last"]])[0]:
         act(line)
+
+
+def _seated(many: int) -> bool:
+    """Take one of so many seats, which is free again when this process is gone; false where all are taken."""
+    for number in range(many):
+        seat = os.open(os.path.join(PUPPETS, f"seat.{number}"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(seat, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(seat)
+        else:
+            SEAT.append(seat)
+            return True
+    return False
 
 
 def _others() -> list[str]:
@@ -97,6 +114,7 @@ def leave(many: str) -> None:
     """Leave processes behind that ignore a request to end, each in a session of its own."""
     for _ in range(int(many)):
         if os.fork() == 0:
+            _stand_up()
             os.setsid()
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             _for_ever()
@@ -106,11 +124,18 @@ def bomb(width: str, generations: str) -> None:
     """Leave processes that fork and end, again and again, in sessions of their own; the last ones stay."""
     for _ in range(int(width)):
         if os.fork() == 0:
+            _stand_up()
             for _ in range(int(generations)):
                 if os.fork():
                     os._exit(0)
                 os.setsid()
             _for_ever()
+
+
+def _stand_up() -> None:
+    """A child does not sit on its parent's seat: a slot is its shim's, and a killed shim gives it back at once."""
+    while SEAT:
+        os.close(SEAT.pop())
 
 
 def zombie() -> None:

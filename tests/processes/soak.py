@@ -29,14 +29,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--cards", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=None, help="at most so many")
+    parser.add_argument("--hits", type=int, default=sys.maxsize, help="at most so many in a round")
+    parser.add_argument("--longest", type=float, default=LONGEST, help="seconds that a round may take")
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(31)
     print(f"seed {seed}, {given.cards} cards a round, {given.minutes:g} minutes", flush=True)
     total, end, number = storm.Report(), time.monotonic() + given.minutes * 60, 0
-    while time.monotonic() < end and not total.faults:
+    while time.monotonic() < end and not total.faults and number != given.rounds:
         folder = Path(tempfile.mkdtemp(prefix="hermes-storm-"))
         with home(folder, storm.LANES, **storm.VALUES) as here:
-            total.add(storm.Storm(here, seed + number).run(given.cards, hits=sys.maxsize, seconds=LONGEST))
+            total.add(storm.Storm(here, seed + number).run(given.cards, hits=given.hits, seconds=given.longest))
         number += 1
         print(f"round {number} (seed {seed + number - 1}): {total.text()}", flush=True)
         if total.faults:

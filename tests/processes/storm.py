@@ -7,7 +7,6 @@ the same time, and nothing is left.
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import subprocess
@@ -19,13 +18,18 @@ from typing import Any
 
 from hermes_kanban.lanes import proctable
 from hermes_kanban.model import status as s
+from tests.processes import verdicts
 from tests.processes.home import Gateway, Home, kill, worker
+from tests.processes.quiet import Quiet, write
+from tests.processes.verdicts import ENDINGS, FAILURES, Part
 from tests.surfaces.hermes import HERMES
 
-LANES = {name: worker("follow") for name in ("hand", "foot", "head")}
+MANY = ("hand", "foot", "head")
+LANES = {name: worker("follow") for name in MANY} | {"single": worker("follow", max_concurrency=1)}
+ROOM = 4  # workers at a time
 # Limits so high that nothing but its script blocks a card, and no pause that would only cost time.
 VALUES: dict[str, Any] = {
-    "max_in_progress": 8,
+    "max_in_progress": ROOM,
     "failure_limit": 100_000,
     "protocol_violation_limit": 100_000,
     "reclaim_limit": 100_000,
@@ -36,26 +40,9 @@ VALUES: dict[str, Any] = {
     "claim_ttl_seconds": 30,
 }
 GATEWAYS = 2  # at once: the second waits for the first one's end
+SEATS = ROOM + 2  # workers that may be seen at once: a slot is free a moment before a killed worker is gone
 PAUSE = (0.05, 0.4)  # seconds between two hits
 LONGEST_SLEEP = 1.5  # seconds for which something is stopped
-
-# How an attempt may end, and how often, and what it leads to: nothing, another attempt.
-FAILURES: tuple[tuple[str, ...], ...] = (
-    ("exit 1",),
-    ("exit 0",),
-    ("say [kanban-retry-after] 0", "exit 75"),
-    ("die KILL",),
-    ("die TERM",),
-    ("leave 1", "exit 1"),
-    ("bomb 2 20", "exit 1"),
-    ("zombie", "exit 2"),
-    ("leave 1", "die SEGV"),
-)
-# What the last attempt does, with the state in which the card must be found.
-ENDINGS: dict[str, tuple[tuple[tuple[str, ...], ...], str]] = {
-    "done": ((("complete", "exit 0"), ("complete", "exit 3"), ("complete", "leave 1", "die KILL")), s.DONE),
-    "blocked": ((("block", "exit 0"), ("block", "die KILL"), ("exit 78",)), s.BLOCKED),
-}
 
 
 @dataclass
@@ -97,7 +84,8 @@ class Storm:
         self._gateways: list[Gateway] = []
         self._passes: list[subprocess.Popen[bytes]] = []
         self._asleep: list[tuple[float, proctable.Entry]] = []
-        self._wanted: dict[str, str] = {}
+        self._parts: dict[str, Part] = {}
+        self._hit_runs: set[int] = set()
         self.report = Report()
 
     def run(self, cards: int, hits: int, seconds: float) -> Report:
@@ -118,6 +106,10 @@ class Storm:
         while not self._over() and time.monotonic() < began + seconds:
             self._home.until(self._moment())
             self._wake(time.monotonic())
+        over = self._over()
+        self._calm()
+        if over:
+            self.report.faults += Quiet(self._home, seconds, ROOM).run()
         self._judge()
         self.report.seconds = time.monotonic() - began
         return self.report
@@ -126,22 +118,19 @@ class Storm:
     def _make(self, many: int) -> None:
         graph, endings = _graph(many, self._random)
         for card in graph:
-            card["assignee"] = self._random.choice(tuple(LANES))
+            card["assignee"] = self._random.choice(MANY)
+            if not card["parents"] and self._random.random() < 0.6:
+                card["in"] = "1s"
         for task, ending in zip(self._home.apply(graph), endings, strict=True):
-            lasts, self._wanted[task] = ENDINGS[ending]
             failures = self._random.choices(FAILURES, k=self._random.choice((0, 0, 0, 1, 1, 2)))
-            script = {
-                "work": self._random.randint(0, 150),
-                "attempts": failures,
-                "last": self._random.choice(lasts),
-            }
-            (self._home.path / "puppets" / f"{task}.json").write_text(json.dumps(script), encoding="utf-8")
+            self._parts[task] = Part(tuple(failures), self._random.choice(ENDINGS[ending]), ending)
+            write(self._home, task, self._parts[task], self._random.randint(0, 150), SEATS)
         self.report.cards = many
 
     def _over(self) -> bool:
         """Whether every card is where it belongs, and every attempt is known to have ended."""
         return not self._home.board.watched() and all(
-            self._home.card(task).status == wanted for task, wanted in self._wanted.items()
+            self._home.card(task).status == part.wanted for task, part in self._parts.items()
         )
 
     # --- who is hit ---
@@ -161,11 +150,23 @@ class Storm:
             return None
         run = self._random.choice(runs)
         found = proctable.entry_of(getattr(run, f"{who}_pid") or 0)
-        return found if found and found.lives and found.started == getattr(run, f"{who}_started") else None
+        if not found or not found.lives or found.started != getattr(run, f"{who}_started"):
+            return None
+        self._hit_runs.add(run.id)
+        return found
 
     def _strike(self, who: str, number: signal.Signals) -> bool:
         found = self._someone(who)
         return found is not None and proctable.send(found, number)
+
+    def _take_away(self) -> bool:
+        """Take a card from its worker, as a person does; often before that has begun."""
+        runs = [run for run in self._home.board.watched() if run.open]
+        if not runs:
+            return False
+        run = self._random.choice(runs)
+        self._hit_runs.add(run.id)
+        return self._home.hermes("reclaim", run.task_id).code == 0
 
     def _stop(self, found: proctable.Entry | None) -> bool:
         """Put somebody to sleep for a while."""
@@ -203,32 +204,22 @@ class Storm:
         self._passes.append(subprocess.Popen([HERMES, "kanban", "dispatch"], env=self._home.hermes.env, **given))
         return True
 
-    # --- the judgement ---
-    def _judge(self) -> None:
+    # --- the end ---
+    def _calm(self) -> None:
+        """Let everybody go on who is stopped, and end the gateways."""
         self._wake(float("inf"))
         for one in self._passes:
             one.wait()
         for gateway in self._gateways:
             gateway.stop()
-        home, faults = self._home, self.report.faults
-        for task, wanted in self._wanted.items():
-            card, runs = home.card(task), home.board.runs(task)
-            self.report.outcomes.update(run.outcome or "open" for run in runs)
-            if card.status != wanted:
-                faults.append(f"{task} is {card.status}, not {wanted}: {home.kinds(task)[-8:]}")
-            if [run.outcome for run in runs].count(s.COMPLETED) != (wanted == s.DONE):
-                faults.append(f"{task} was completed by {[run.id for run in runs if run.outcome == s.COMPLETED]}")
-        overlaps = home.path / "puppets" / "overlaps"
-        faults += [f"two at once: {line}" for line in overlaps.read_text().split("\n")] if overlaps.exists() else []
-        faults += [f"not proven ended: run {run.id}" for run in home.board.watched()]
-        faults += [f"left: {one.pid} {one.state}" for one in home.processes()]
-        faults += [f"lock held: run {number}" for number in home.locks()]
-        faults += [f"{home.slots()} slots held"] if home.slots() else []
-        faults += [f"verify: {finding.task_id} {finding.problem}" for finding in home.board.verify()]
-        faults += [f"{fact}" for gateway in home.gateways for fact in gateway.said() if fact["event"] in BAD]
+
+    def _judge(self) -> None:
+        for task, part in self._parts.items():
+            self.report.outcomes.update(run.outcome or "open" for run in self._home.board.runs(task))
+            self.report.faults += verdicts.of_card(self._home, task, part, self._hit_runs)
+        self.report.faults += verdicts.of_home(self._home)
 
 
-BAD = ("loop_restarted", "gateway_trouble", "board_trouble", "words")  # events of a gateway's log
 HITS: dict[str, tuple[float, Callable[[Storm], bool]]] = {
     "worker killed": (6, lambda storm: storm._strike("worker", signal.SIGKILL)),
     "worker told to end": (2, lambda storm: storm._strike("worker", signal.SIGTERM)),
@@ -239,6 +230,7 @@ HITS: dict[str, tuple[float, Callable[[Storm], bool]]] = {
     "gateway killed": (2, lambda storm: storm._lose_gateway(signal.SIGKILL)),
     "gateway told to end": (1, lambda storm: storm._lose_gateway(signal.SIGTERM)),
     "gateway stopped": (1, lambda storm: storm._stop_gateway()),
+    "card taken away": (2, lambda storm: storm._take_away()),
     "single pass": (1, lambda storm: storm._single_pass()),
 }
 
@@ -260,5 +252,5 @@ def _graph(many: int, dice: random.Random) -> tuple[list[dict[str, Any]], list[s
             names = [f"c{group + one}" for one in above]
             cards.append({"name": f"c{group + number}", "title": f"card {group + number}", "parents": names})
             last = number == len(parents) - 1
-            endings.append("blocked" if last and dice.random() < 0.4 else "done")
+            endings.append(s.BLOCKED if last and dice.random() < 0.4 else s.DONE)
     return cards, endings

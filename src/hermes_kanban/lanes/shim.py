@@ -100,7 +100,8 @@ def _order(first: socket.socket, run: int) -> Order:
     while (left := until - clock.monotonic()) > 0:
         if not select.select((first,), (), (), left)[0]:
             break
-        data = first.recv(channel.CHUNK)
+        seen = first.recv(channel.CHUNK, socket.MSG_PEEK)
+        data = first.recv(seen.find(b"\n") + 1 or len(seen) or 1)  # what follows the order is for the supervisor
         for message in lines.feed(data):
             return _of_run(order.parse(message), run)
         if not data:
