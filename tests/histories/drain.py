@@ -23,7 +23,7 @@ from tests.histories.recorder import Recorder
 AHEAD = 3 * 86_400  # seconds
 ENDS = (s.DONE, s.ARCHIVED)
 MOST = 100_000
-FREE = (s.READY, s.REVIEW, s.RUNNING)  # who is in one of these and has no reason to wait may be claimed
+FREE = (s.READY, s.REVIEW, s.RUNNING)  # who is in one of these, or due, and has no reason to wait may be claimed
 LONGEST = 3700  # seconds: no pause is longer than an hour
 ROUNDS = 200  # each answers, starts and completes what it can: a card that still moves then goes in circles
 
@@ -56,7 +56,8 @@ class Drain:
             _, answer = self._board.why(card.id, host)
             blind = [reason.code for reason in answer.claimable if reason.until is None and reason.actor == "nobody"]
             late = [reason.code for reason in answer.claimable if (reason.until or 0) > now + LONGEST]
-            if blind or late or (not answer.claimable and card.status not in FREE):
+            free = card.status in FREE or (card.status == s.SCHEDULED and (card.scheduled_at or now + 1) <= now)
+            if blind or late or (not answer.claimable and not free):
                 text = f"{card.id} is {card.status}, and nothing ends it: {blind + late}"
                 self._recorder.note("stuck", task=card.id, text=text)
 

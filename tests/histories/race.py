@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,13 +114,16 @@ class Race:
         processes: how many race at a time.
         seed: fixes what is tried and whom the killer meets, not how the system interleaves them.
         gateways: how many run at a time; one dispatches, the others stand by.
+        parts: who takes part, again and again in this order.
     """
 
-    def __init__(self, folder: Path, processes: int, seed: int, *, gateways: int = 2) -> None:
+    def __init__(
+        self, folder: Path, processes: int, seed: int, *, gateways: int = 2, parts: Sequence[str] = PARTS
+    ) -> None:
         self._seed = seed
         self._folder, self._history = folder, folder / "history.jsonl"
         (folder / "busy").mkdir(parents=True)
-        self._processes, self._gateways = processes, gateways
+        self._processes, self._gateways, self._parts = processes, gateways, parts
         self._errors = folder / "errors.txt"
         self._racers: list[subprocess.Popen[bytes]] = []
         self.report = Report()
@@ -171,7 +175,7 @@ class Race:
     def _start(self, here: Home) -> None:
         number = self.report.started
         self.report.started += 1
-        self._racers.append(self._process(here, PARTS[number % len(PARTS)], number))
+        self._racers.append(self._process(here, self._parts[number % len(self._parts)], number))
 
     def _process(self, here: Home, style: str, number: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.histories", "--history", str(self._history), "--style", style]

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.histories.race import Race, Report, kept
+from tests.histories.race import PARTS, Race, Report, kept
 
 ROUND_SECONDS = 60.0
 
@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--gateways", type=int, default=2)
     parser.add_argument("--round", type=float, default=ROUND_SECONDS, help="seconds of one race")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=sorted(set(PARTS)), help="who takes part")
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(31)
     print(f"seed {seed}, {given.processes} processes, {given.gateways} gateways, {given.minutes:g} minutes", flush=True)
@@ -35,7 +36,7 @@ def main() -> int:
     end = began + given.minutes * 60
     while time.monotonic() < end and not total.violations:
         folder = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
-        race = Race(folder, given.processes, seed + number, gateways=given.gateways)
+        race = Race(folder, given.processes, seed + number, gateways=given.gateways, parts=given.parts)
         total.add(race.run(min(given.round, max(1.0, end - time.monotonic()))))
         number += 1
         print(
