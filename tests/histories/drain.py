@@ -51,9 +51,10 @@ class Drain:
 
     def _reasons(self) -> None:
         """Every card that waits says why, and what ends it: a time, or somebody who must act."""
-        host, now = LocalHost(self._door.env), SystemClock().now_ms() // 1000
+        host = LocalHost(self._door.env)
         for card in self._left():
             _, answer = self._board.why(card.id, host)
+            now = SystemClock().now_ms() // 1000  # not before: its time may have come just now
             blind = [reason.code for reason in answer.claimable if reason.until is None and reason.actor == "nobody"]
             late = [reason.code for reason in answer.claimable if (reason.until or 0) > now + LONGEST]
             free = card.status in FREE or (card.status == s.SCHEDULED and (card.scheduled_at or now + 1) <= now)
