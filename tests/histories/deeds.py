@@ -93,7 +93,7 @@ def answers(history: History, fold: Fold) -> Iterator[Violation]:
     """What an answer says is what the log says."""
     for call in history.calls:
         left = fold.left_by(call) if call.new and call.verb != "claim" else []
-        if left and not _true(call, left[0], fold):
+        if left and not (_as_drawn(call, left) if call.verb == "apply" else _true(call, left[0], fold)):
             yield Violation("wrong answer", f"the log has this {call.verb} otherwise", [call], left)
     for call in history.calls:
         if call.verb == "create" and call.answer and not call.answer["created"]:
@@ -101,6 +101,15 @@ def answers(history: History, fold: Fold) -> Iterator[Violation]:
             first = made and any(c.args.get("key") == call.args["key"] for c in history.calls if _made(c, made[0]))
             if not first:
                 yield Violation("wrong answer", "this card was not made with that key", [call], made)
+
+
+def _as_drawn(call: Call, events: list[Event]) -> bool:
+    """Whether the cards of a graph wait for those that it names."""
+    cards = {event["payload"]["set"]["title"]: event for event in events}
+    wanted = {
+        name: [cards[p]["task_id"] if p in cards else p for p in above] for name, above in call.args["links"].items()
+    }
+    return all(wanted[name] == event["payload"]["parents"] for name, event in cards.items())
 
 
 def _made(call: Call, event: Event) -> bool:

@@ -101,8 +101,12 @@ class Racer:
         ]
         if self._dice.random() < 0.3:
             drafts[-1] = drafts[-1].evolve(parents=("t_0badbadbad",))
+        links = {draft.name: draft.parents for draft in drafts}
         self._recorder.call(
-            "apply", {"tokens": tokens}, lambda: self._door.board().apply(tuple(drafts)), lambda made: {"n": len(made)}
+            "apply",
+            {"tokens": tokens, "links": links},
+            lambda: self._door.board().apply(tuple(drafts)),
+            lambda made: {"n": len(made)},
         )
 
     # --- claims ---

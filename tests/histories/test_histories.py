@@ -316,3 +316,59 @@ def test_a_command_that_was_killed_is_an_open_call(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     Recorder(str(path), "p1").call("comment", {"task": "t", "token": "w"}, killed, lambda _: {})
     assert [call.end for call in read(path.read_text(encoding="utf-8").splitlines()).calls] == [None]
+
+
+def test_a_graph_that_was_made_otherwise_is_caught(story: Story, world: World) -> None:  # P53
+    history = story.history()
+    first, second = [e for e in history.events if e["kind"] == "created"][:2]
+    names = [e["payload"]["set"]["title"] for e in (first, second)]
+    links = {names[0]: [], names[1]: [names[0]]}
+    history.calls.append(Call("p9", 1, "apply", {"tokens": names, "links": links}, 1, 2, {"n": 2}))
+    assert rules(history) == set()
+    links[names[0]] = ["t_unknown"]
+    assert rules(history) == {"wrong answer"}
+
+
+def test_a_write_on_another_card_and_a_wrong_answer_are_caught(story: Story) -> None:  # P12, P10
+    history = story.history()
+    comment = next(call for call in history.calls if call.args.get("token") == "c1")
+    comment.args["task"] = story.child
+    assert rules(history) == {"another card"}
+    history = story.history()
+    claim = next(call for call in history.calls if call.verb == "claim")
+    claim.args |= {"ttl": 61}
+    assert rules(history) == {"wrong answer"}
+
+
+def test_a_claim_that_reached_nobody_is_caught(story: Story) -> None:  # P10
+    history = story.history()
+    claim = [call for call in history.calls if call.verb == "claim"][-1]
+    claim.answer, claim.error = None, "not_claimable"
+    assert rules(history) == {"claim of nobody"}
+    claim.end = claim.error = None  # it was killed: nobody knows
+    assert rules(history) == set()
+
+
+def test_more_of_a_kind_than_anybody_asked_for_is_caught(story: Story) -> None:  # P81
+    history = story.history()
+    again = {"kind": "assigned", "payload": {}, "run_id": None, "id": len(history.events) + 1}
+    history.events.append(event(history, "created") | again)
+    assert "phantom" in rules(history)
+
+
+def test_a_holder_that_is_told_it_lost_is_caught(story: Story) -> None:  # P12
+    history = story.history()
+    fence = {"run": story.second.run.id, "lock": story.second.run.claim_lock}
+    begin = next(call for call in history.calls if call.args.get("token") == "d1").start
+    args = {"task": story.parent, "token": "never", **fence}
+    history.calls.append(Call("p9", 1, "heartbeat", args, begin - 2, begin - 1, None, "claim_lost"))
+    assert rules(history) == {"rights"}
+
+
+def test_a_run_that_is_started_twice_and_a_follower_that_stops_are_caught(story: Story) -> None:  # P14c, P80
+    history = story.history()
+    history.notes += [Note("w", "begun", {"run": 1}), Note("w", "begun", {"run": 1})]
+    assert rules(history) == {"two workers"}
+    history = story.history()
+    history.notes.append(Note("t1", "tail_end", {"there": 9, "read": 8}))
+    assert rules(history) == {"tail"}
