@@ -8,6 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 LOST = ("lease", "override", "end")  # how a run ends that its owner did not close
+MAY = {  # P70: who may use a verb on any card; the verbs of a run are checked by its fence, all others are a person's
+    "create": ("human", "bridge", "orchestrator"),
+    "apply": ("human", "orchestrator"),
+    "claim": ("human", "bridge"),
+    "link": ("human", "orchestrator"),
+    "unblock": ("human", "orchestrator"),
+    "comment": ("human", "bridge", "worker", "orchestrator"),
+}
 
 
 class Refused(Exception):
@@ -20,6 +28,12 @@ class Refused(Exception):
 
 class Kept(Refused):
     """A refusal that leaves changes: a lease that was over ended, or what was due was released on the way."""
+
+
+def refuse(**when: object) -> None:
+    """Turn the call down for each reason that holds; the rules do not say which of several is named first."""
+    if found := [code for code, holds in when.items() if holds]:
+        raise Refused(*found)
 
 
 @dataclass
@@ -36,6 +50,7 @@ class Card:
     assignee: str | None = None
     reviewer: str | None = None
     implementer: str | None = None
+    retries: int | None = None
     hands: set[str] = field(default_factory=set)  # who did work of this round
     phase: str = "work"
     at: int | None = None
@@ -53,6 +68,8 @@ class Card:
     rounds: int = 0
     run: int | None = None
     comments: int = 0
+    files: list[int] = field(default_factory=list)
+    guard: str | None = None  # why the dispatcher leaves it alone, as it was last recorded
 
     def forgive(self) -> None:
         """A success, a hand-over or a person's unblock begins the count anew (P40)."""
@@ -64,8 +81,8 @@ class Card:
 class Run:
     """One claim: who works, until when, and how it ended (`by`: the verb of its owner, `lease`, `override` or `end`).
 
-    Of a run under a shim (`pull` is false) the process is known: starting, alive, closing or ended; `far` is one of
-    another host.
+    A dispatcher's run is no pull claim and has a shim; a pull claim gets one when a bridge starts its worker. `far` is
+    a run of another host.
     """
 
     id: int
@@ -76,7 +93,9 @@ class Run:
     until: int
     began: int = 0
     pull: bool = True
+    shim: bool = False
     far: bool = False
+    chief: bool = False  # an orchestrator's
     process: str = "unknown"
     known: bool = False  # its shim came alive once
     rests: bool = False  # the card was kept from others when it was closed
@@ -96,7 +115,8 @@ class Seat:
     """Who calls.
 
     `terminal`: a person's; `tickets`: runs claimed from here, oldest first; `env`: (run, card, whether the lock is
-    right) from a worker's environment, or of the shim above (`inside`); `named`: the run that the call names.
+    right) from a worker's environment, or of the shim above (`inside`); `kind`: what such a worker is; `named`: the run
+    that the call names.
     """
 
     name: str
@@ -104,6 +124,7 @@ class Seat:
     bridge: bool = False
     tickets: tuple[int, ...] = ()
     env: tuple[int, str, bool] | None = None
+    kind: str = "worker"  # or orchestrator, or child
     inside: bool = False
     named: int | None = None
 
@@ -135,6 +156,7 @@ class Limits:
     retry: int = 300
     grace: int = 60
     interval: int = 60  # of the dispatcher's passes
+    ticket: int = 30  # pause after a claim that could not be given to its claimer
 
 
 class Questions:
@@ -166,6 +188,9 @@ class Questions:
         card = self.cards[card_id]
         return card.status == "done" or (card.status == "archived" and card.was_done)
 
+    def dead(self, card_id: str) -> bool:  # P6
+        return self.cards[card_id].status == "archived" and not self.cards[card_id].was_done
+
     def waits_for(self, card: Card) -> list[str]:
         return [p for p in card.parents if not self.counts_as_done(p)]
 
@@ -179,17 +204,18 @@ class Questions:
             return "todo"
         return "review" if card.phase == "review" else "ready"
 
-    def resting(self, card: Card) -> bool:  # P14c, P42
-        if card.cool_until > self.now:
-            return True
-        return any(r.card == card.id and self._stays_until(r) > self.now for r in self.runs.values())
+    def rests_until(self, card: Card) -> int:  # P14c, P42
+        return max([card.cool_until, *(self._stays_until(r) for r in self.runs.values() if r.card == card.id)])
+
+    def resting(self, card: Card) -> bool:
+        return self.rests_until(card) > self.now
 
     def _stays_until(self, run: Run) -> int:
         """Until when the card of a closed run is nobody's."""
         if run.open or run.process == "ended":
             return 0
-        if run.pull:
-            return run.until if run.by == "override" else 0
+        if run.by == "lease" or not run.shim:
+            return max(run.until if run.by == "override" else 0, run.kept)
         return max(run.until + self.limits.quarantine, run.kept)
 
     def lapsed(self, card: Card) -> bool:  # P10
@@ -197,25 +223,28 @@ class Questions:
 
     def silent(self, run: Run, far: bool) -> bool:  # P14c, D3
         """Whether the run's host is another than the asker's and renews nothing any more."""
-        return not run.pull and run.far != far and run.until + self.limits.quarantine <= self.now
+        return run.shim and run.far != far and run.until + self.limits.quarantine <= self.now
 
     def may_take(self, card: Card, far: bool) -> bool:
         """Whether a claimer gets it, on this host or on the far one: also what another host left (P14c)."""
         return self.may_start(card) or (card.run is not None and self.silent(self.runs[card.run], far))
 
     def may_start(self, card: Card) -> bool:  # P3b
-        if card.status == "scheduled":
-            return card.at is not None and card.at <= self.now and not self.waits_for(card) and not self.resting(card)
-        if card.status in ("ready", "review"):
-            return not self.waits_for(card) and not self.resting(card)
-        return card.status == "running" and self.lapsed(card)
+        if card.status == "running":
+            return self.lapsed(card)
+        due = card.status == "scheduled" and card.at is not None and card.at <= self.now
+        return (due or card.status in ("ready", "review")) and not self.waits_for(card) and not self.resting(card)
 
+    def newest(self, run: Run) -> bool:
+        return run.id == max(r.id for r in self.runs.values() if r.card == run.card)
+
+    # --- who calls -------------------------------------------------------------------------------------------
     def who(self, seat: Seat, card_id: str | None) -> Who:  # P70, P12b
         if seat.env is not None:
             run, home, right = seat.env
             if seat.inside and home != card_id and not self.runs[run].open:
                 raise Refused("claim_lost")  # P14b: nothing follows the end of a run
-            return Who("worker", seat.name, False, run, right)
+            return Who(seat.kind, seat.name, False, run, right)
         kind = "bridge" if seat.bridge else "human"
         if seat.named is not None:
             return Who("human" if seat.terminal else "bridge", seat.name, seat.terminal, seat.named)
@@ -228,34 +257,32 @@ class Questions:
             kind = "bridge"  # only while that run is open
         return Who(kind, seat.name, seat.terminal, newest.id, guessed=True, unclear=lost and newest.open)
 
+    def may(self, seat: Seat, card_id: str | None, verb: str) -> Who:
+        """Return who calls a verb that is no run's, if they may."""
+        who = self.who(seat, card_id)
+        refuse(forbidden=who.kind not in MAY.get(verb, ("human",)))
+        own = card_id is not None and seat.env is not None and seat.env[1] == card_id
+        refuse(claim_lost=own and not self.holds(who, self.cards[card_id or ""]))  # P14b
+        return who
+
     def holds(self, who: Who, card: Card) -> bool:  # P12
         return who.shown is not None and who.shown == card.run and who.right
 
     def _acting(
         self, seat: Seat, card: Card, *, override: bool = False, persons: bool = False
-    ) -> tuple[Who, Run | None, set[str]]:
-        """Who acts, on which run of its own, and what forbids it (P12, P12c); `persons`: the verb is a person's."""
+    ) -> tuple[Who, Run | None, bool]:
+        """Who acts, on which run of its own, and whether that is denied (P12, P12c); `persons`: a person's verb."""
         who = self.who(seat, card.id)
-        if seat.env is not None and seat.env[1] != card.id:
-            return who, None, {"forbidden"}
-        if who.unclear and not persons:
-            return who, None, {"claim_lost"}
+        refuse(forbidden=who.kind == "child" or (seat.env is not None and seat.env[1] != card.id))
+        refuse(claim_lost=who.unclear and not persons)
         if self.holds(who, card):
             assert card.run is not None
-            return who, self.runs[card.run], set()
+            return who, self.runs[card.run], False
         free = who.kind == "human" and (who.shown is None or (who.guessed and (who.terminal or persons)))
-        if free and (card.run is None or override):
-            return who, None, set()
-        return who, None, {"claim_lost"}
+        return who, None, not (free and (card.run is None or override))
 
     def _repeats(self, who: Who, card: Card, verb: str) -> bool:  # P12
         run = self.runs.get(who.shown) if who.shown is not None else None
-        if run is None or run.card != card.id or run.by != verb or not who.right or who.unclear:
+        if run is None or run.card != card.id or run.by != verb or not who.right:
             return False
-        newest = max(r.id for r in self.runs.values() if r.card == card.id)
-        return not who.guessed or (card.status == run.left and newest == run.id)
-
-    def _persons(self, seat: Seat, card: Card) -> None:
-        who = self.who(seat, card.id)
-        if who.kind != "human":
-            raise Refused("forbidden")
+        return not who.guessed or (card.status == run.left and self.newest(run))

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from hermes_kanban.base.errors import Refusal
 from hermes_kanban.kernel.board import Board
 from hermes_kanban.kernel.query import Filter
+from hermes_kanban.kernel.verify import verify
 from hermes_kanban.model.claim import Claim
 from tests.stateful.rules import Kept, Limits, Refused, Seat
 from tests.stateful.supervised import Supervised
@@ -27,6 +28,7 @@ SETTINGS = {  # no pause between failures, no bound on a day's starts: the model
     "failure_retry_seconds": LIMITS.retry,
     "retry_backoff_seconds": 0,
     "starts_per_day": 100_000,
+    "workspace_retry_seconds": LIMITS.ticket,
 }
 
 
@@ -48,7 +50,7 @@ class Side(RuleBasedStateMachine):
         self.person = self.world.person
         self.model = Supervised(self.world.clock.now_ms() // 1000, LIMITS)
         self.claims: dict[str, list[Claim]] = {name: [] for name in ("ann", *SCRIPTS)}
-        self.shims: list[Claim] = []  # the dispatcher's claims, oldest first
+        self.shims: list[Claim] = []  # claims of dispatchers, and those that a bridge starts a worker for, oldest first
         self.closed: dict[int, tuple[object, ...]] = {}
         self.changed = True
         self.sound = True
@@ -65,15 +67,15 @@ class Side(RuleBasedStateMachine):
     # --- callers -------------------------------------------------------------------------------------------------
     def caller(self, name: str, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
         """Return the caller's board, its seat in the model, and the run that its call names."""
-        if name in ("worker", "late", "forger", "naming"):
+        if name in ("worker", "late", "forger", "naming", "chief", "child"):
             return self._by_claim(name, card)
         if name == "owner":
             run = self.model.cards[card].run if card else None
-            if run and not self.model.runs[run].pull:
+            if run and not self.model.runs[run].pull:  # of a bridge's run both its script and its worker may act
                 return self.caller("inside", card)
             return self.caller(self.model.runs[run].name if run else "ann", card)
-        if name == "inside":
-            return self._inside(card)
+        if name in ("inside", "below"):
+            return self._inside(card, child=name == "below")
         if name == "bridge":
             return self.world.script("other", role="bridge"), Seat("other", bridge=True), {}
         if name == "stranger":
@@ -84,19 +86,21 @@ class Side(RuleBasedStateMachine):
             return self.world.script("ann", *held, interactive=True), Seat("ann", terminal=True, tickets=tickets), {}
         return self.world.script(name, *held), Seat(name, tickets=tickets), {}
 
-    def _inside(self, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
-        """A process below the newest shim of the card (or of any): its worker, whatever it says (P70)."""
+    def _inside(self, card: str | None, *, child: bool) -> tuple[Board, Seat, dict[str, Any]]:
+        """A process below the newest shim of the card (or of any): its worker or a child of it (P70)."""
         known = [c for c in self.shims if self.model.runs[c.run.id].known]
         mine = [claim for claim in known if claim.task.id == card] or known
         if not mine:
             return self.caller("stranger", card)
         claim = mine[-1]
-        seat = Seat(claim.run.profile or "", env=(claim.run.id, claim.task.id, True), inside=True)
-        return self.world.inside(claim), seat, {}
+        kind = "child" if child else "orchestrator" if self.model.runs[claim.run.id].chief else "worker"
+        seat = Seat(claim.run.profile or "", env=(claim.run.id, claim.task.id, True), inside=True, kind=kind)
+        return self.world.inside(claim, delegated=child), seat, {}
 
     def _by_claim(self, name: str, card: str | None) -> tuple[Board, Seat, dict[str, Any]]:
         pulled = [claim for held in self.claims.values() for claim in held]
-        made = sorted(pulled if name == "naming" else pulled + self.shims, key=lambda c: c.run.id)
+        known = {claim.run.id: claim for claim in (pulled if name == "naming" else pulled + self.shims)}
+        made = [known[number] for number in sorted(known)]
         mine = [claim for claim in made if claim.task.id == card] or made
         if not mine:
             return self.caller("stranger", card)
@@ -109,7 +113,24 @@ class Side(RuleBasedStateMachine):
             return board, seat, {"run": claim.run.id}
         lock = "host:1:0" if name == "forger" else claim.run.claim_lock
         env = (claim.run.id, claim.task.id, name != "forger")
-        return self.world.worker(claim, who, lock=lock), Seat(who, env=env), {}
+        facts: dict[str, Any] = {"chief": {"role": "orchestrator"}, "child": {"delegated": True}}.get(name, {})
+        kind = {"chief": "orchestrator"}.get(name, "child" if name == "child" else "worker")
+        return self.world.worker(claim, who, lock=lock, **facts), Seat(who, env=env, kind=kind), {}
+
+    # --- which card: most calls on a card drawn at random would only be refused --------------------------------------
+    def startable(self, card: str) -> str:
+        """Return this card, or another one that somebody may start if this may not be."""
+        return self._instead(card, [one.id for one in self.model.cards.values() if self.model.may_start(one)])
+
+    def at_work(self, seat: str, card: str) -> str:
+        """Return this card, or one that has an owner if that is who calls, or who says so with a wrong lock."""
+        running = [one.id for one in self.model.cards.values() if one.run is not None]
+        return self._instead(card, running) if seat in ("owner", "forger") else card
+
+    def _instead(self, card: str, fitting: list[str]) -> str:
+        if card in fitting or not fitting:
+            return card
+        return fitting[self.model.cards[card].seq % len(fitting)]
 
     def both(self, real: Callable[[], Any], ideal: Callable[[Any], Any]) -> tuple[Any, Any]:
         """Call the kernel, then the model (which hears the answer for new ids); both accept, or both refuse alike."""
@@ -146,6 +167,7 @@ class Side(RuleBasedStateMachine):
             told = (card.status, card.phase, card.run, card.assignee, card.reviewer, card.implementer, card.tenant)
             said = (row.status, row.phase, row.current_run_id, row.assignee, row.reviewer, row.implementer, row.tenant)
             assert said == told, f"{card_id}: kernel {said}, rules {told}"
+            assert (row.priority, row.max_retries, row.guard) == (card.priority, card.retries, card.guard)
             counters = (card.recurrences, card.last_kind, card.lost_leases, card.rounds, card.was_done)
             stored = (row.block_recurrences, row.last_block_kind, row.reclaim_streak, row.review_rounds)
             assert (*stored, row.archived_done) == counters, f"{card_id}: kernel {stored}, rules {counters}"
@@ -155,23 +177,26 @@ class Side(RuleBasedStateMachine):
             if row.status == "scheduled":
                 assert row.scheduled_at == card.at
             self.one_card(card_id, row.status, row.current_run_id)
+        with self.world.store.read() as tx:
+            assert verify(tx) == ()  # P81: the log alone tells the same
 
     def one_card(self, card_id: str, status: str, current: int | None) -> None:
         shown = self.person.show(card_id, events=1)
         still = [run for run in shown.runs if run.outcome is None]
         assert [run.id for run in still] == ([current] if status == "running" else [])  # P2
+        assert {p.id for p in shown.parents} == set(self.model.cards[card_id].parents)
         waits = [p.id for p in shown.parents if p.status != "done" and not p.archived_done]
-        assert status not in ("ready", "running") or not waits or status == "running"
-        assert status != "todo" or waits  # P4
+        assert status != ("todo" if not waits else "ready")  # P3, P4
         for run in shown.runs:
             facts = (run.outcome, run.ended_ms, run.claim_lock, run.claim_expires, run.end_verb, run.summary)
             if run.outcome is not None:
                 assert self.closed.setdefault(run.id, facts) == facts  # P14
-            if not run.pull:
-                assert run.process_state == self.model.runs[run.id].process  # P14c
+            if run.id in self.model.runs:  # all but what a person said by hand (P21)
+                assert run.process_state == self.model.runs[run.id].process, f"run {run.id}"  # P14c
         for run in still:
             assert run.claim_expires == self.model.runs[run.id].until  # P13
         assert shown.comment_count == self.model.cards[card_id].comments
+        assert [one.id for one in shown.attachments] == self.model.cards[card_id].files
         reasons = self.person.why(card_id)[1].claimable
         told = self.model.may_start(self.model.cards[card_id])
         assert (not reasons) == told, f"{card_id} {status}: kernel {reasons}, rules {told}"  # P3b

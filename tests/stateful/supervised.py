@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.stateful.model import Model
-from tests.stateful.rules import Card, Refused, Run, Seat
+from tests.stateful.rules import Card, Run, Seat, refuse
 
 CLOSING_POLICIES = ("complete", "request_review", "block_for_review")
 COUNTED = ("failed", "crashed", "timed_out", "spawn_failed", "refused")  # refused: by the provider, exit 78
+LATER = ("rate_limited", "reclaimed", "decided")  # ends that give a bridge's card back
 NAMES = ("bot", "rev", "other")  # for whom there is a lane
 
 
@@ -48,23 +49,26 @@ WAYS = (
 class Supervised(Model):
     """The board with its dispatchers: one on this host, one far away."""
 
-    def dispatch(self, card_id: str, name: str, ttl: int, run_id: int, *, far: bool) -> Run:  # P11, P15
-        run = self.claim(Seat(name), card_id, ttl, run_id, far=far)
-        run.pull, run.far, run.process = False, far, "starting"
+    def dispatch(
+        self, card_id: str, name: str, ttl: int, run_id: int, *, far: bool, chief: bool = False, cap: int | None = None
+    ) -> Run:  # P11, P15
+        with self.whole():
+            run = self.claim(Seat(name), card_id, ttl, run_id, far=far)
+            others = [r for r in self.runs.values() if r.open and not r.pull and r is not run]
+            refuse(at_capacity=cap is not None and len(others) >= cap)
+        run.pull, run.shim, run.far, run.chief, run.process = False, True, far, chief, "starting"
         return run
 
     def started(self, run_id: int, *, right: bool, same: bool = True) -> None:  # D11
         run = self.runs[run_id]
         if right and same and run.open and run.known:
             return  # the same shim asks again
-        if not right or not run.open or run.process != "starting":
-            raise Refused("claim_lost")
-        run.process, run.known, run.until = "alive", True, self.now + run.ttl
+        refuse(claim_lost=not right or not run.open or run.process not in ("starting", "unknown"))
+        run.process, run.known, run.shim, run.until = "alive", True, True, self.now + run.ttl
 
     def renew(self, run_id: int, *, right: bool) -> tuple[str, bool]:  # P13
         run = self.runs[run_id]
-        if not right:
-            raise Refused("claim_lost")
+        refuse(claim_lost=not right)
         if not run.open:
             if run.rests and self._stays_until(run) <= self.now + run.ttl:
                 self._keep_off(run)
@@ -73,9 +77,8 @@ class Supervised(Model):
         return "open", False
 
     def _keep_off(self, run: Run) -> None:  # P14c, D14: something of a closed run was seen alive
-        newest = max(r.id for r in self.runs.values() if r.card == run.card)
         pause = self.limits.quarantine + 2 * max(run.ttl, self.limits.interval)
-        if run.id == newest and run.process != "ended" and self._stays_until(run) <= self.now + pause // 2:
+        if self.newest(run) and run.process != "ended" and self._stays_until(run) <= self.now + pause // 2:
             run.rests, run.kept = True, self.now + pause
 
     def defer(self, run_id: int) -> bool:  # D14
@@ -122,7 +125,35 @@ class Supervised(Model):
             run.process = "ended"
             self._by_policy(run, way.means)
         else:
-            self._end(run, "crashed" if way.means == "vanished" else way.means, way.retry_after)
+            self._conclude(run, "crashed" if way.means == "vanished" else way.means, way.retry_after)
+
+    def spawn_failed(self, run_id: int) -> None:  # D11
+        self._give_up(run_id, "spawn_failed")
+
+    def hand_back(self, run_id: int) -> None:
+        self._give_up(run_id, "decided")
+
+    def _give_up(self, run_id: int, means: str) -> None:
+        if self.runs[run_id].open:
+            self._conclude(self.runs[run_id], means)
+        else:
+            self.prove_ended(run_id)
+
+    def prove_ended(self, run_id: int) -> None:  # P14c
+        if not self.runs[run_id].open:
+            self.runs[run_id].process = "ended"
+
+    def guard(self, card_id: str, reason: str) -> bool:  # D7
+        before, self.cards[card_id].guard = self.cards[card_id].guard, reason
+        return before != reason
+
+    def _conclude(self, run: Run, means: str, retry_after: int | None = None) -> None:
+        """A dispatcher's run goes onto the ledger; a bridge's blocks its card for a person."""
+        if run.pull and means not in LATER:
+            run.process = "ended"
+            self.block(Seat(run.name, env=(run.id, run.card, True)), run.card, None, full=True, override=False)
+        else:
+            self._end(run, means, retry_after)
 
     def _by_policy(self, run: Run, policy: str) -> None:
         seat = Seat(run.name, env=(run.id, run.card, True))
@@ -135,7 +166,7 @@ class Supervised(Model):
 
     def _end(self, run: Run, means: str, retry_after: int | None) -> None:
         card = self.cards[run.card]
-        run.by, run.process, card.run = "end", "ended", None
+        run.by, run.process, card.run = "end", "ended" if run.shim or run.until <= self.now else "closing", None
         book: dict[str, Callable[[], None]] = {
             "violation": lambda: self._violated(card),
             "rate_limited": lambda: self._limited(card, retry_after),
@@ -151,18 +182,20 @@ class Supervised(Model):
         card.failures += 1
         card.violations += 1
         card.rate_limits = 0
-        if card.violations >= self.limits.violations:
-            self._trip(card, sticky=True)
-        else:
-            self._back(card)
+        enough = card.violations >= self.limits.violations
+        self._judged(card, enough if card.retries is None else card.failures >= card.retries, sticky=True)
 
     def _failed(self, card: Card, means: str) -> None:  # P40, P43
         assert means in COUNTED
         card.failures += 1
         card.counted += 1
         card.violations = card.rate_limits = 0
-        if means == "refused" or card.counted >= self.limits.failures:
-            self._trip(card, sticky=means == "refused")
+        enough = card.counted >= self.limits.failures if card.retries is None else card.failures >= card.retries
+        self._judged(card, means == "refused" or enough, sticky=means == "refused")
+
+    def _judged(self, card: Card, enough: bool, *, sticky: bool) -> None:
+        if enough:
+            self._trip(card, sticky=sticky)
         else:
             self._back(card)
 

@@ -8,7 +8,7 @@ from hermes_kanban.base.errors import ClaimLost, NotClaimable
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import status as s
 from hermes_kanban.model.claim import Claim
-from tests.world import World
+from tests.world import FULL_REASON, World
 
 
 def twice_claimed(world: World, name: str = "bot", **facts: bool) -> tuple[Claim, Claim]:
@@ -81,4 +81,17 @@ def test_who_says_that_a_proven_end_lives_on_holds_nothing(world: World) -> None
     world.board().defer(claim.run.id, "it survives SIGKILL")
     assert world.task(claim.task) == before
     assert world.script("other").claim(claim.task.id).run.id > claim.run.id
+    world.verified()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_orchestrator_does_not_release_the_card_that_its_run_closed(world: World, inside: bool) -> None:  # P14, P14b
+    claim, other = world.alive(orchestrates=True), world.card()
+    chief = world.inside(claim) if inside else world.worker(claim, role=s.ORCHESTRATOR)
+    chief.block(claim.task.id, FULL_REASON, s.NEEDS_INPUT)
+    with world.refuses(claim.task, ClaimLost, logged=True):
+        chief.unblock(claim.task.id)
+    with world.refuses(claim.task, ClaimLost, logged=True):
+        chief.link(other.id, claim.task.id)
+    world.person.unblock(claim.task.id)
     world.verified()

@@ -12,34 +12,34 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    multiple,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, multiple, rule
 
+from hermes_kanban.base.errors import Usage
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Claim
-from hermes_kanban.model.task import TaskDraft
-from tests.stateful.dispatcher import CARDS, Dispatcher
+from tests.stateful.cards import NAMES, PEOPLE
+from tests.stateful.dispatcher import CARDS, MOSTLY, YES
+from tests.stateful.looks import Looks
 from tests.stateful.rules import Seat
 from tests.stateful.side import SCRIPTS
 from tests.world import FULL_REASON
 
-MOST_CARDS = 6
-RARE = ("stranger", "bridge", "late", "forger", "naming", "worker", "inside")
-SEATS = st.sampled_from(["owner"] * 6 + ["worker", "ann", *SCRIPTS, *RARE])
-YES = st.booleans()
+RARE = ("stranger", "bridge", "late", "forger", "naming", "worker", "inside", "below", "chief", "child")
+SEATS = st.sampled_from(["owner"] * 6 + ["forger", "worker", "ann", *SCRIPTS, *RARE])
 KINDS = st.sampled_from([None, "needs_input", "needs_input", "capability", "transient", "dependency"])
-NAMES = st.sampled_from([None, "bot", "rev", "other"])
-ENDS = st.sampled_from(["block", "block", "lapse", "request_review", "request_changes", "complete", "complete"])
+RARELY = st.sampled_from([False, False, False, True])
+ENDS = st.sampled_from(
+    [
+        *("block", "block", "lapse", "sign_and_lapse", "note_and_lapse", "request_review", "request_changes"),
+        *("complete", "complete"),
+    ]
+)
 TTL = st.sampled_from([30, 60, 600])
 SHORT = blocks.from_text("it does not work")
 
 
-class Boards(Dispatcher):
+class Boards(Looks):
     """The verbs of people, scripts and workers."""
 
     cards = CARDS
@@ -51,60 +51,6 @@ class Boards(Dispatcher):
         second = self._create("ann", {"parents": (first,)})
         return multiple(first, second, self._create("ann", {"parents": (first, second)}))
 
-    def _create(self, seat: str, draft: dict[str, Any]) -> str | None:
-        board, who, _ = self.caller(seat, None)
-        fields = {"key": "idempotency_key", "at": "scheduled_at"}
-        real = TaskDraft(title="card", reason=FULL_REASON.text, **{fields.get(n, n): v for n, v in draft.items()})
-        answer, told = self.both(
-            lambda: board.create(real),
-            lambda got: self.model.create(who, draft, got.task.id if got else "none"),
-        )
-        if answer is None:
-            return None
-        assert (answer.task.id, answer.created) == told  # P51
-        return str(answer.task.id) if answer.created else None
-
-    @precondition(lambda self: len(self.model.cards) < MOST_CARDS)
-    @rule(
-        target=cards,
-        seat=st.sampled_from(["ann", "ann", "stranger", "bridge", "worker"]),
-        parents=st.lists(cards, max_size=2, unique=True),
-        status=st.sampled_from([None, None, None, "triage", "blocked"]),
-        delay=st.sampled_from([None, None, -5, 50]),
-        names=st.tuples(NAMES, NAMES),
-        rest=st.tuples(st.sampled_from([None, "k1", "k2"]), st.sampled_from([None, "blue"]), st.integers(-1, 1)),
-    )
-    def create(
-        self,
-        seat: str,
-        parents: list[str],
-        status: str | None,
-        delay: int | None,
-        names: tuple[str | None, str | None],
-        rest: tuple[str | None, str | None, int],
-    ) -> Any:
-        draft: dict[str, Any] = {"parents": tuple(parents), "key": rest[0], "tenant": rest[1], "priority": rest[2]}
-        draft |= {"assignee": names[0], "reviewer": names[1], "status": status}
-        if delay is not None and status is None:
-            draft["at"] = self.model.now + delay
-        made = self._create(seat, draft)
-        return multiple(*([made] if made else []))
-
-    @rule(seat=st.sampled_from(["ann", "ann", "ann", "bot", "worker"]), parent=cards, child=cards)
-    def link(self, seat: str, parent: str, child: str) -> None:
-        board, who, _ = self.caller(seat, child)
-        answer, told = self.both(lambda: board.link(parent, child), lambda _: self.model.link(who, parent, child))
-        if answer is not None:
-            assert answer.created == told
-            assert set(answer.gated_by) == set(self.model.waits_for(self.model.cards[child]))
-
-    @rule(seat=st.sampled_from(["ann", "ann", "bot"]), child=cards, other=cards, real=YES)
-    def unlink(self, seat: str, child: str, other: str, real: bool) -> None:
-        parents = self.model.cards[child].parents
-        parent = parents[0] if real and parents else other
-        board, who, _ = self.caller(seat, child)
-        self.both(lambda: board.unlink(parent, child), lambda _: self.model.unlink(who, parent, child))
-
     @rule(seat=st.sampled_from([*SCRIPTS, *SCRIPTS, "ann", *RARE]), card=cards, ttl=TTL)
     def claim(self, seat: str, card: str, ttl: int) -> None:
         board, who, _ = self.caller(seat, card)
@@ -114,11 +60,28 @@ class Boards(Dispatcher):
         )
         self._claimed(who, answer)
 
-    @rule(seat=SEATS, ttl=TTL, review=YES, assignee=st.sampled_from([None, None, None, "bot", "rev", "none"]))
-    def claim_next(self, seat: str, ttl: int, review: bool, assignee: str | None) -> None:
+    @rule(seat=st.sampled_from(SCRIPTS), card=cards)
+    def cannot_be_told(self, seat: str, card: str) -> None:
+        """A claim is taken back, for its ticket cannot be written (P12b)."""
+        before = len(self.claims[seat])
+        self.claim(seat=seat, card=self.startable(card), ttl=60)
+        if len(self.claims[seat]) > before:
+            claim = self.claims[seat].pop()
+            board = self.world.script(seat)
+            error = Usage("the ticket could not be written")
+            self.both(lambda: board.give_back(claim, error), lambda _: self.model.give_back(claim.run.id))
+
+    @rule(
+        seat=SEATS,
+        ttl=TTL,
+        review=YES,
+        assignee=st.sampled_from([None, None, None, "bot", "rev", "none"]),
+        wait=st.sampled_from([None, None, None, 0.0]),
+    )
+    def claim_next(self, seat: str, ttl: int, review: bool, assignee: str | None, wait: float | None = None) -> None:
         board, who, _ = self.caller(seat, None)
         answer, told = self.both(
-            lambda: board.claim(ttl=ttl, review=review, assignee=assignee),
+            lambda: board.claim(ttl=ttl, review=review, assignee=assignee, wait=wait),
             lambda got: self.model.claim_next(who, ttl, got.run.id if got else -1, review=review, assignee=assignee),
         )
         if answer is not None:
@@ -137,6 +100,7 @@ class Boards(Dispatcher):
 
     @rule(seat=SEATS, card=cards, note=st.sampled_from([None, "half way"]))
     def heartbeat(self, seat: str, card: str, note: str | None) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
         answer, told = self.both(
             lambda: board.heartbeat(card, note, **run), lambda _: self.model.heartbeat(who, card, note)
@@ -146,16 +110,20 @@ class Boards(Dispatcher):
 
     @rule(seat=SEATS, card=cards)
     def comment(self, seat: str, card: str) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
         self.both(lambda: board.comment(card, "a fact", **run), lambda _: self.model.comment(who, card))
 
-    @rule(seat=SEATS, card=cards, summary=st.sampled_from([True, True, True, False]), override=YES)
-    def complete(self, seat: str, card: str, summary: bool, override: bool) -> None:
+    @rule(seat=SEATS, card=cards, summary=MOSTLY, override=YES, bulk=RARELY, unknown=RARELY)
+    def complete(
+        self, seat: str, card: str, summary: bool, override: bool, bulk: bool = False, unknown: bool = False
+    ) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
-        handoff = Handoff("done" if summary else None)
+        handoff = Handoff("done" if summary else None, created=("t_0badbad0",) if unknown else ())
         answer, told = self.both(
-            lambda: board.complete(card, handoff, override=override, **run),
-            lambda _: self.model.complete(who, card, summary=summary, override=override),
+            lambda: board.complete(card, handoff, override=override, bulk=bulk, **run),
+            lambda _: self.model.complete(who, card, summary=summary, override=override, bulk=bulk, unknown=unknown),
         )
         if answer is not None:
             assert answer.already == told[0]
@@ -163,6 +131,7 @@ class Boards(Dispatcher):
 
     @rule(seat=SEATS, card=cards, reviewer=NAMES, override=YES)
     def request_review(self, seat: str, card: str, reviewer: str | None, override: bool) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
         answer, told = self.both(
             lambda: board.request_review(card, Handoff("look"), reviewer, override=override, **run),
@@ -173,6 +142,7 @@ class Boards(Dispatcher):
 
     @rule(seat=SEATS, card=cards, override=YES)
     def request_changes(self, seat: str, card: str, override: bool) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
         answer, told = self.both(
             lambda: board.request_changes(card, "again", override=override, **run),
@@ -181,8 +151,9 @@ class Boards(Dispatcher):
         if answer is not None:
             assert answer.already == told
 
-    @rule(seat=SEATS, card=cards, kind=KINDS, full=st.sampled_from([True, True, True, False]), override=YES)
+    @rule(seat=SEATS, card=cards, kind=KINDS, full=MOSTLY, override=YES)
     def block(self, seat: str, card: str, kind: str | None, full: bool, override: bool) -> None:
+        card = self.at_work(seat, card)
         board, who, run = self.caller(seat, card)
         answer, told = self.both(
             lambda: board.block(card, FULL_REASON if full else SHORT, kind, override=override, **run),
@@ -192,23 +163,32 @@ class Boards(Dispatcher):
             assert answer.already == told
 
     @rule(
-        seat=st.sampled_from(SCRIPTS),
+        seats=st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=3),
         card=cards,
-        ends=st.lists(ENDS, min_size=1, max_size=5),
+        ends=st.lists(ENDS, min_size=1, max_size=6),
         kind=KINDS,
+        judges=RARELY,
     )
-    def shifts(self, seat: str, card: str, ends: list[str], kind: str | None) -> None:
-        """Scripts claim the card and end their runs again and again, so that counters and rounds are reached."""
-        for end in ends:
-            status = self.model.cards[card].status
+    def shifts(self, seats: list[str], card: str, ends: list[str], kind: str | None, judges: bool) -> None:
+        """Scripts claim the card in turn and end their runs, so that counters and rounds are reached.
+
+        Args:
+            judges: they take its reviews too, also of their own work.
+        """
+        card = self.startable(card)
+        for shift, end in enumerate(ends):
+            seat, status = seats[shift % len(seats)], self.model.cards[card].status
             if status in ("blocked", "scheduled"):
-                self.release(seat="ann", card=card, promote=False)
-            who = "rev" if status == "review" else seat
+                self.release(seat="ann", card=card, promote=False, answer=False)
+            who = "rev" if status == "review" and not judges else seat
             self.claim(seat=who, card=card, ttl=60)
             self._end(end, who, card, kind)
 
     def _end(self, end: str, seat: str, card: str, kind: str | None) -> None:
-        if end == "lapse":
+        if end in ("lapse", "sign_and_lapse", "note_and_lapse"):
+            if end != "lapse":
+                self.time_passes(seconds=31)  # else the claim has its whole time left, and nothing is extended
+                self.heartbeat(seat=seat, card=card, note="half way" if end == "note_and_lapse" else None)
             self.time_passes(seconds=61)
         elif end == "complete":
             self.complete(seat=seat, card=card, summary=True, override=False)
@@ -219,14 +199,42 @@ class Boards(Dispatcher):
         else:
             self.request_changes(seat=seat, card=card, override=False)
 
-    @rule(seat=st.sampled_from(["ann", "ann", "ann", "stranger", "bot", "worker"]), card=cards, promote=YES)
-    def release(self, seat: str, card: str, promote: bool) -> None:
+    @rule(seats=st.permutations(SCRIPTS), card=cards, verdict=st.sampled_from(["complete", "request_changes"]))
+    def two_hands(self, seats: list[str], card: str, verdict: str) -> None:
+        """One begins, another goes on and hands over, and each of three tries to judge (P30b)."""
+        card = self.startable(card)
+        self.shifts(seats=seats[:2], card=card, ends=["lapse", "request_review"], kind=None, judges=False)
+        for seat in seats:
+            self.claim(seat=seat, card=card, ttl=60)
+            self._end(verdict, seat, card, None)
+
+    @rule(seat=st.sampled_from(SCRIPTS), parent=cards, card=cards, begun=YES, by_id=YES)
+    def parent_opens_again(self, seat: str, parent: str, card: str, begun: bool, by_id: bool) -> None:
+        """A parent is opened again: a ready child waits, and nobody may claim one that was handed over (P6, P10)."""
+        card = self._instead(card, [one.id for one in self.model.cards.values() if one.status in ("todo", "ready")])
+        self.link(seat="ann", parent=parent, child=card)
+        for before in self.model.cards[card].parents:
+            self.complete(seat="ann", card=before, summary=True, override=True)
+        if begun:
+            self.shifts(seats=[seat], card=card, ends=["request_review"], kind=None, judges=False)
+        self.reopen(seat="ann", card=next(iter(self.model.cards[card].parents), parent))
+        if by_id:
+            self.claim(seat="rev", card=card, ttl=60)
+        else:
+            self.claim_next(seat="rev", ttl=60, review=True, assignee=None)
+
+    @rule(seat=PEOPLE, card=cards, promote=YES, answer=YES)
+    def release(self, seat: str, card: str, promote: bool, answer: bool) -> None:
         board, who, _ = self.caller(seat, card)
         verb = "promote" if promote else "unblock"
-        self.both(lambda: getattr(board, verb)(card), lambda _: self.model.release(who, card, verb))
+        words = "as it was meant" if answer else None
+        self.both(
+            lambda: board.promote(card) if promote else board.unblock(card, words),
+            lambda _: self.model.release(who, card, verb, answer),
+        )
 
     @rule(
-        seat=st.sampled_from(["ann", "ann", "stranger", "bot", "worker"]),
+        seat=PEOPLE,
         card=cards,
         delay=st.sampled_from([None, -1, 40, 400]),
         override=YES,
@@ -241,15 +249,17 @@ class Boards(Dispatcher):
 
     @rule()
     def release_due(self) -> None:
-        self.both(self.person.release_due, lambda _: self.model.release_due())
+        board = self.world.board()
+        answer, told = self.both(board.release_due, lambda _: self.model.release_due())
+        assert answer == told
 
-    @rule(seat=st.sampled_from(["ann", "ann", "stranger", "worker"]), card=cards)
+    @rule(seat=PEOPLE, card=cards)
     def reopen(self, seat: str, card: str) -> None:
         board, who, _ = self.caller(seat, card)
         self.both(lambda: board.reopen(card), lambda _: self.model.reopen(who, card))
 
     @rule(
-        seat=st.sampled_from(["ann", "ann", "stranger", "worker"]),
+        seat=PEOPLE,
         card=cards,
         children=st.sampled_from([None, "release", "archive"]),
         override=YES,
@@ -261,12 +271,12 @@ class Boards(Dispatcher):
             lambda _: self.model.archive(who, card, children, override=override),
         )
 
-    @rule(seat=st.sampled_from(["ann", "ann", "worker"]), card=cards)
+    @rule(seat=PEOPLE, card=cards)
     def unarchive(self, seat: str, card: str) -> None:
         board, who, _ = self.caller(seat, card)
         self.both(lambda: board.unarchive(card), lambda _: self.model.unarchive(who, card))
 
-    @rule(seat=st.sampled_from(["ann", "ann", "stranger", "worker", "bot"]), card=cards)
+    @rule(seat=PEOPLE, card=cards)
     def reclaim(self, seat: str, card: str) -> None:
         board, who, _ = self.caller(seat, card)
         self.both(lambda: board.reclaim(card), lambda _: self.model.reclaim(who, card))

@@ -23,7 +23,8 @@ AFTER = st.sampled_from([None, None, "reclaim", "complete", "archive", "release"
 class Workers(Boards):
     """What people do to the graph and to the calendar is left out, so that more happens under shims."""
 
-    create = link = unlink = claim = claim_next = shifts = schedule = release_due = reopen = None  # no rules here
+    create = apply = link = unlink = shifts = two_hands = parent_opens_again = None  # no rules here
+    claim_next = cannot_be_told = schedule = release_due = reopen = None
 
     @initialize(target=CARDS)
     def begin(self) -> Any:
@@ -47,7 +48,7 @@ class Workers(Boards):
             "heartbeat": lambda: self.heartbeat(seat=seat, card=card, note=None),
             "reclaim": lambda: self.reclaim(seat="ann", card=card),
             "archive": lambda: self.archive(seat="ann", card=card, children="release", override=True),
-            "release": lambda: self.release(seat="ann", card=card, promote=False),
+            "release": lambda: self.release(seat="ann", card=card, promote=False, answer=False),
         }
         calls[verb]()
 
@@ -56,8 +57,9 @@ class Workers(Boards):
     )
     def a_run(self, card: str, name: str, far: bool, verb: str, after: str | None) -> None:
         """A run comes alive, its worker does something, and then somebody else does before its end is known."""
+        card = self.startable(card)
         if self.model.cards[card].status in ("blocked", "scheduled"):
-            self.release(seat="ann", card=card, promote=False)
+            self.release(seat="ann", card=card, promote=False, answer=False)
         claim = self._dispatch(card, "rev" if self.model.cards[card].status == "review" else name, far)
         if claim is None:
             return
