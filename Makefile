@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST_WORKERS ?= auto
+# Many tests wait for processes: twice as many workers as processors, but not too many.
+PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN | awk '{n = 2 * $$1; print (n > 16) ? 16 : n}')
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check lint types imports tests format soak storm crowd mutants clean

@@ -129,7 +129,8 @@ def test_a_silent_worker_is_not_killed_before_its_time_is_over(here: Home) -> No
     ended = here.board.runs(task)[0]
     assert (ended.outcome, ended.end_reason) == (s.TIMED_OUT, "timed_out")
     assert (ended.ended_ms or 0) - ended.started_ms >= 5000
-    assert here.kinds(task)[:4] == ["created", "claimed", "spawned", "timed_out"]
+    kinds = [kind for kind in here.kinds(task) if kind != "claim_extended"]  # of a shim that renewed late
+    assert kinds[:4] == ["created", "claimed", "spawned", "timed_out"]
     assert gone(here, first)
 
 
