@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Many tests wait for processes: twice as many workers as processors, but not too many.
-PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN | awk '{n = 2 * $$1; print (n > 16) ? 16 : n}')
+PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN | awk '{n = 2 * $$1; if (n > 16) n = 16; print n}')
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check lint types imports tests format soak storm crowd mutants clean

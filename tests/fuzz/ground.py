@@ -90,9 +90,10 @@ class Seen(NamedTuple):
 
 
 class State(NamedTuple):
-    """All rows of the default board, and every file of the ground."""
+    """All rows of the default board, those of every other one, and every file of the ground."""
 
     rows: dict[str, list[tuple[Any, ...]]]
+    others: dict[str, Any]
     files: dict[str, tuple[int, int, int]]
 
 
@@ -152,7 +153,16 @@ class Ground:
         return code, *(_text(stream) for stream in (out, err))
 
     def state(self) -> State:
-        return State(rows(self.place.database), files(self.root))
+        return State(rows(self.place.database), dict(self._others()), files(self.root))
+
+    def _others(self) -> Iterator[tuple[str, Any]]:
+        """Yield the rows of each board but the default one, or the bytes of what stands in the place of a board."""
+        for path in sorted(self.home.glob("kanban/boards/*/kanban.db")):
+            if path.is_file():
+                try:
+                    yield path.parent.name, rows(str(path))
+                except apsw.Error:
+                    yield path.parent.name, path.read_bytes()
 
     def problems(self) -> tuple[Any, ...]:
         """Return what `verify` finds on the default board."""

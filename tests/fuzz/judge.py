@@ -31,7 +31,7 @@ def judge(here: Ground, seen: Seen, *, several: bool = False) -> None:
     """Say what is wrong with a call, by failing.
 
     Args:
-        several: it named several cards: each is a call of its own, and some of them may have been done.
+        several: it may have named several cards: each is a call of its own, and is done, or left as it was.
     """
     assert seen.code in CODES, seen
     assert "Traceback" not in seen.err, seen
@@ -40,8 +40,11 @@ def judge(here: Ground, seen: Seen, *, several: bool = False) -> None:
         harmless(seen.out)
     if seen.code not in (0, INTERRUPTED):
         _told(seen, several)
-        if not several:
-            unchanged(seen)
+        done = _done(seen) if several else set()
+        if done:
+            only_these(seen, done)
+        else:
+            unchanged(seen, several=several)
     elif asked_for_json(seen.words) and seen.out and seen.words[0] not in ("watch",) and seen.code == 0:
         _answered(seen)
     if seen.before.rows != seen.after.rows:
@@ -77,14 +80,52 @@ def _told(seen: Seen, several: bool) -> None:
         assert error["hint"], seen
 
 
-def unchanged(seen: Seen) -> None:
-    """A refusal leaves every row and every file as it was, but for the note of a late writer (P12)."""
-    if seen.words[0] == "claim" and ("was given back" in seen.err or "workspace" in seen.err):
+def unchanged(seen: Seen, *, several: bool = False) -> None:
+    """A refusal leaves every row and every file as it was, but for the note of a late writer (P12).
+
+    Args:
+        several: the code is the worst of several refusals; one of the others may have been the late writer's.
+    """
+    if seen.words[:1] == ["claim"] and ("was given back" in seen.err or "workspace" in seen.err):
         return  # a claim was made, and its end is on the card (P11)
-    lost = seen.code == errors.ClaimLost.exit_code
+    lost = several or seen.code == errors.ClaimLost.exit_code
     before, after = (_without_notes(one) if lost else one.rows for one in (seen.before, seen.after))
     assert before == after, (seen, difference(before, after))
+    assert seen.before.others == seen.after.others, (seen, difference(seen.before.others, seen.after.others))
     assert seen.before.files == seen.after.files, (seen, difference(seen.before.files, seen.after.files))
+
+
+_ID = 1  # in a row of `task_rows`
+
+
+# --- several cards in one call ----------------------------------------------------------------------------------
+def _done(seen: Seen) -> set[str]:
+    """Return the cards that the answer calls done."""
+    known = {row[_ID] for row in seen.before.rows["task_rows"]}
+    if asked_for_json(seen.words):
+        found = json.loads(seen.out)
+        named = {one.get("id") for one in found if "error" not in one} if isinstance(found, list) else set()
+    else:
+        named = {line.partition(" ")[0] for line in seen.out.splitlines()}
+    return known & named
+
+
+def only_these(seen: Seen, done: set[str]) -> None:
+    """What changed is a card that was done, or one below it: a refused card is as it was, whatever became of others."""
+    reached, links = set(done), seen.before.rows["task_links"]
+    while more := {child for parent, child, *_ in links if parent in reached} - reached:
+        reached |= more
+    before, after = _by_card(seen.before), _by_card(seen.after)
+    changed = {card for card in {*before, *after} if before.get(card) != after.get(card)}
+    assert changed <= reached, (seen, {card: (before.get(card), after.get(card)) for card in changed - reached})
+    assert seen.before.others == seen.after.others, seen
+
+
+def _by_card(state: State) -> dict[str, Any]:
+    """Return for each card the rows that name it."""
+    kept = _without_notes(state)
+    ids = [row[_ID] for row in kept["task_rows"]]
+    return {card: [row for name in sorted(kept) for row in kept[name] if card in row] for card in ids}
 
 
 def _without_notes(state: State) -> dict[str, list[Any]]:

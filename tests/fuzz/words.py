@@ -51,7 +51,7 @@ UNKNOWN = ("--no-such-option", "--summ", "-z", "--=x", "--\x1b[2J", "---", "--bo
 
 
 class Line(NamedTuple):
-    """A command line behind `hermes kanban`, and whether it may mean several calls."""
+    """A command line behind `hermes kanban`, and whether it may name several cards, each a call of its own."""
 
     words: list[str]
     several: bool
@@ -132,16 +132,30 @@ def line(draw: st.DrawFn, verb: Verb) -> Line:
     how = draw(st.sampled_from((FITTING, FITTING, NEARLY, NEARLY, WILD)))
     wrong = draw(st.integers(0, max(0, len(verb.parameters) - 1))) if how == NEARLY else -1
     pieces: list[list[str]] = []
+    cards: list[list[str]] = []
     for at, p in enumerate(verb.parameters):
         fits = st.sampled_from((NEARLY, WILD)) if at == wrong else st.just(FITTING) if how != WILD else _ANY
-        pieces += draw(_given(p, fits, wanted=at == wrong))
-    pieces += draw(_spoiling()) if how == WILD else []
+        given = draw(_given(p, fits, wanted=at == wrong))
+        pieces += given
+        cards += given if _is_card(p) else []
+    spoilt = draw(_spoiling()) if how == WILD else []
+    pieces += spoilt
     pieces += draw(st.sampled_from(([], [["--json"]], [["-q"]], [["--json"], ["--board", "default"]])))
     mixed = draw(st.permutations(pieces)) if draw(st.booleans()) else pieces
     words = [word for piece in mixed for word in piece]
     name = next((alias for alias, meant in ALIASES.items() if meant == verb.name and draw(st.booleans())), verb.name)
-    ids = [p.name for p in verb.parameters if p.many and p.type == "id" and p.target == "task"]
-    return Line([*name.split(), *words], bool(ids))
+    bulk = any(p.many and _is_card(p) for p in verb.parameters)
+    return Line([*name.split(), *words], bulk and _several([*cards, *spoilt]))
+
+
+def _is_card(p: Parameter) -> bool:
+    """Whether it names a card that the verb is done on."""
+    return p.type == "id" and p.target == "task"
+
+
+def _several(pieces: list[list[str]]) -> bool:
+    """Whether these may name more than one card."""
+    return len(pieces) > 1 or any("," in piece[-1] for piece in pieces)
 
 
 _ANY = st.sampled_from((FITTING, NEARLY, WILD, WILD))
@@ -180,5 +194,5 @@ def _spoiling() -> st.SearchStrategy[list[list[str]]]:
 def any_line() -> st.SearchStrategy[Line]:
     """A call of any verb, or words that call none."""
     made: list[st.SearchStrategy[Any]] = [line(verb) for verb in VERBS]
-    nothing = st.lists(HOSTILE, max_size=4).map(lambda words: Line(words, True))
+    nothing = st.lists(HOSTILE, max_size=4).map(lambda words: Line(words, several=False))
     return st.one_of(*made, nothing)
