@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, multiple, rule
+from hypothesis.stateful import initialize, multiple, precondition, rule
 
 from hermes_kanban.base.errors import Usage
 from hermes_kanban.kernel.finish import Handoff
 from hermes_kanban.model import blocks
 from hermes_kanban.model.claim import Claim
-from tests.stateful.cards import NAMES, PEOPLE
+from tests.stateful.cards import MOST_CARDS, NAMES, PEOPLE
 from tests.stateful.dispatcher import CARDS, MOSTLY, YES
 from tests.stateful.looks import Looks
 from tests.stateful.rules import Seat
@@ -199,6 +199,22 @@ class Boards(Looks):
         else:
             self.request_changes(seat=seat, card=card, override=False)
 
+    @precondition(lambda self: len(self.model.cards) < MOST_CARDS)
+    @rule(card=cards)
+    def ring(self, card: str) -> None:
+        """Cards stand in a row, and a person links the last one to the first (P5)."""
+        second = self._create("ann", {"parents": (card,)})
+        third = second and self._create("ann", {"parents": (second,)})
+        if third:
+            self.link(seat="ann", parent=third, child=card)
+
+    @rule(seat=st.sampled_from(SCRIPTS), parent=cards, card=cards)
+    def link_to_who_runs(self, seat: str, parent: str, card: str) -> None:
+        """A person links a card to another one that somebody has just claimed (P5)."""
+        card = self.startable(card)
+        self.claim(seat=seat, card=card, ttl=60)
+        self.link(seat="ann", parent=parent, child=card)
+
     @rule(seats=st.permutations(SCRIPTS), card=cards, verdict=st.sampled_from(["complete", "request_changes"]))
     def two_hands(self, seats: list[str], card: str, verdict: str) -> None:
         """One begins, another goes on and hands over, and each of three tries to judge (P30b)."""
@@ -295,4 +311,6 @@ TestBoards.settings = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestBoards.pytestmark = [pytest.mark.timeout(1800)]  # type: ignore[attr-defined] # a failure is made small before it is shown
+# A busy machine takes seconds for a history, and a failure is made small before it is shown.
+PATIENCE = pytest.mark.timeout(1800 + 10 * TestBoards.settings.max_examples)
+TestBoards.pytestmark = [PATIENCE]  # type: ignore[attr-defined]

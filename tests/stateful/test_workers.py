@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, multiple, precondition, rule
 
 from tests.stateful.dispatcher import CARDS, WHICH
 from tests.stateful.supervised import WAYS, Way
-from tests.stateful.test_stateful import Boards
+from tests.stateful.test_stateful import PATIENCE, Boards
 
 VERBS = ("complete", "request_review", "block", "request_changes", "heartbeat")
 AFTER = st.sampled_from([None, None, "reclaim", "complete", "archive", "release", "silence"])
@@ -24,6 +23,7 @@ class Workers(Boards):
     """What people do to the graph and to the calendar is left out, so that more happens under shims."""
 
     create = apply = link = unlink = shifts = two_hands = parent_opens_again = None  # no rules here
+    ring = link_to_who_runs = None
     claim_next = cannot_be_told = schedule = release_due = reopen = None
 
     @initialize(target=CARDS)
@@ -82,4 +82,4 @@ class Workers(Boards):
 TestWorkers = Workers.TestCase
 _HALF = max(Boards.TestCase.settings.max_examples // 2, 1)
 TestWorkers.settings = settings(Boards.TestCase.settings, max_examples=_HALF)
-TestWorkers.pytestmark = [pytest.mark.timeout(1800)]  # type: ignore[attr-defined] # see test_stateful
+TestWorkers.pytestmark = [PATIENCE]  # type: ignore[attr-defined]
