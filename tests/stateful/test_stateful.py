@@ -215,6 +215,14 @@ class Boards(Looks):
         self.claim(seat=seat, card=card, ttl=60)
         self.link(seat="ann", parent=parent, child=card)
 
+    @rule(seat=st.sampled_from(SCRIPTS), card=cards, kind=KINDS)
+    def blocks_again(self, seat: str, card: str, kind: str | None) -> None:
+        """The same block again and again, the first time without its parts (P24, P25)."""
+        card = self.startable(card)
+        self.claim(seat=seat, card=card, ttl=60)
+        self.block(seat=seat, card=card, kind=kind, full=False, override=False)
+        self.shifts(seats=[seat], card=card, ends=["block"] * 3, kind=kind, judges=False)
+
     @rule(seats=st.permutations(SCRIPTS), card=cards, verdict=st.sampled_from(["complete", "request_changes"]))
     def two_hands(self, seats: list[str], card: str, verdict: str) -> None:
         """One begins, another goes on and hands over, and each of three tries to judge (P30b)."""

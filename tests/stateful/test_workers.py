@@ -23,7 +23,7 @@ class Workers(Boards):
     """What people do to the graph and to the calendar is left out, so that more happens under shims."""
 
     create = apply = link = unlink = shifts = two_hands = parent_opens_again = None  # no rules here
-    ring = link_to_who_runs = None
+    ring = link_to_who_runs = blocks_again = None
     claim_next = cannot_be_told = schedule = release_due = reopen = None
 
     @initialize(target=CARDS)
