@@ -203,6 +203,7 @@ homes.store(sys.argv[1]).close()
 
 @pytest.mark.parametrize("version", OLDER)
 def test_an_upgrade_that_is_killed_leaves_the_old_board_or_the_new(version: int, tmp_path: Path) -> None:  # T10, T3
+    """Real deaths at every third statement; `tests/crashes` looks at every one, and at every operation on a file."""
     code, step = -signal.SIGKILL, 0
     while code == -signal.SIGKILL:
         path = tmp_path / str(step) / "kanban.db"

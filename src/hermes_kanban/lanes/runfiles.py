@@ -196,7 +196,7 @@ def write_exit(folder: str, found: ExitRecord) -> None:
     """Write the record of a run's end so that it lasts: whole or not at all, also through a power cut (P45).
 
     Raises:
-        DiskFull, StoreIo: it cannot be written; there is none then.
+        DiskFull, StoreIo: it cannot be written; there is none then, or a whole one that a power cut may take.
     """
     data = json.dumps(found.as_dict(), separators=(",", ":")).encode() + b"\n"
     path = exit_path(folder, found.run)
