@@ -24,11 +24,11 @@ def follow(door: Door, recorder: Recorder, stop: Stop) -> None:
     try:
         while not stop.asked:
             read = _page(board, recorder, last)
-            if read == last:
+            if read <= last:
                 feed.wait(0.2)
             last = read
         there = board.last_event_id()
-        while (read := _page(board, recorder, last)) != last:
+        while (read := _page(board, recorder, last)) > last:
             last = read
         recorder.note("tail_end", there=there, read=last)
     finally:
