@@ -104,14 +104,14 @@ class _Injector(taps.Hook):
 
 # --- which ------------------------------------------------------------------------------------------------------
 Point = tuple[Fault, int]  # the fault, and which of the operations that it may befall fails
-ROTATION = 5
+ROTATION = 12
 
 
 def points(stage: Stage, place: int, *, every_kind: bool = False) -> list[Point]:
     """Return the faults that are tried on a stage.
 
-    Wide: every fault at every operation. In a quick run: of every fifth pair of a fault and a kind of operation one, of
-    those that few scenes do always one; which pairs, and which operation, goes by the place. A full disk befalls
+    Wide: every fault at every operation. In a quick run: of every twelfth pair of a fault and a kind of operation one,
+    of those that few scenes do always one; which pairs, and which operation, goes by the place. A full disk befalls
     each scene.
 
     Args:
@@ -129,11 +129,17 @@ def points(stage: Stage, place: int, *, every_kind: bool = False) -> list[Point]
     found: list[Point] = []
     for number, fault in enumerate(FAULTS):
         befallen = [op for op in ops if fault.befalls(op)]
-        for kind in sorted({(op.layer, op.name) for op in befallen}):
+        kinds = sorted({(op.layer, op.name) for op in befallen})
+        for kind in kinds:
             at = [n for n, op in enumerate(befallen) if (op.layer, op.name) == kind]
             if deaths.wide():
                 found += [(fault, n) for n in at]
-            elif every_kind or fault is FULL or kind in RARE or (place + number + KINDS.index(kind[1])) % ROTATION == 0:
+            elif (
+                every_kind
+                or kind in RARE
+                or (fault is FULL and kind == kinds[place % len(kinds)])
+                or (place + number + KINDS.index(kind[1])) % ROTATION == 0
+            ):
                 found.append((fault, at[place % len(at)]))
     return found
 

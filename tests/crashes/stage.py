@@ -76,6 +76,10 @@ class Stage:
         """Do the same once more in a folder in this state, and more after it; fail if something does not work."""
         raise NotImplementedError
 
+    def between(self) -> list[str]:
+        """Return the states from `before` to `after`, in turn, once these are known."""
+        return [self.before, self.after]
+
     def restore(self, wanted: Image) -> None:
         """Let the folder hold this, and nothing else; what was open is closed before."""
         restore(self.live, wanted)

@@ -14,7 +14,7 @@ import pytest
 from hermes_kanban.base.errors import Busy
 from tests.crashes import deaths
 from tests.crashes.injected import FAULTS, FULL, by_writer, held, in_queue, outcomes, points
-from tests.crashes.places import PLACES, Place
+from tests.crashes.runs import PLACES, Place
 from tests.crashes.stage import BoardStage, BoardWorld, goes_on, rows
 from tests.scenes import SCENES, Scene, every_scene
 
@@ -54,8 +54,7 @@ def test_a_fault_at_any_operation_is_refused_and_leaves_no_half(scene: Scene, fo
 @pytest.mark.parametrize("place", [place for place in PLACES if place.beside or deaths.wide()], ids=str)
 def test_a_fault_while_a_file_beside_the_boards_is_written(place: Place, folder: Path) -> None:  # T4
     stage = place.make(folder)
-    trace = deaths.enumerated(stage)
-    stage.after = stage.state()
-    stage.turns = deaths.in_turn(deaths.Judge(stage).states(trace))
+    deaths.played(stage)
+    stage.turns = stage.between()
     wanted = points(stage, PLACES.index(place), every_kind=place.beside)
     assert outcomes(stage, wanted) == []

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.crashes import deaths, disks
-from tests.crashes.places import CHANGES, Change, HomeStage, RunStage, UpgradeStage
+from tests.crashes.places import CHANGES, Change, HomeStage, UpgradeStage
+from tests.crashes.runs import RunStage
 from tests.crashes.stage import BoardStage, image
 from tests.scenes import SCENES, Scene, every_scene
 

@@ -8,7 +8,8 @@ import pytest
 
 from hermes_kanban.base.errors import Refusal
 from tests.crashes import deaths, disks
-from tests.crashes.places import CHANGES, Change, HomeStage, RunStage, UpgradeStage, new_board
+from tests.crashes.places import CHANGES, Change, HomeStage, UpgradeStage, new_board
+from tests.crashes.runs import RunStage
 from tests.crashes.stage import BoardStage, Stage, digest
 from tests.crashes.story import Story
 from tests.scenes import Scene, every_scene

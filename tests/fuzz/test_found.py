@@ -157,3 +157,11 @@ def test_names_of_files_may_hold_single_bytes() -> None:  # PEP 383
     }
     with pytest.raises(ValueError, match="surrogates"):
         strictjson.parse(b'{"a": "\\ud800"}', halves="surrogateescape")
+
+
+def test_two_texts_from_one_input_are_refused_with_a_hint() -> None:
+    """The refusal did not say what to do instead."""
+    with ground.fresh() as here:
+        seen = here.call(["edit", "<ready>", "--body", "-", "--acceptance", "-"], ground.PERSON)
+        assert seen.code == 2
+        judge(here, seen)

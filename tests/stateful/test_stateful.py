@@ -223,6 +223,12 @@ class Boards(Looks):
         self.block(seat=seat, card=card, kind=kind, full=False, override=False)
         self.shifts(seats=[seat], card=card, ends=["block"] * 3, kind=kind, judges=False)
 
+    @rule(seat=st.sampled_from(["bot", "other"]), card=cards, more=YES)
+    def rounds(self, seat: str, card: str, more: bool) -> None:
+        """Work goes to the reviewer and back until the rounds are used up (P31)."""
+        ends = ["request_review", "request_changes"] * (3 if more else 2)
+        self.shifts(seats=[seat], card=card, ends=ends, kind=None, judges=False)
+
     @rule(seats=st.permutations(SCRIPTS), card=cards, verdict=st.sampled_from(["complete", "request_changes"]))
     def two_hands(self, seats: list[str], card: str, verdict: str) -> None:
         """One begins, another goes on and hands over, and each of three tries to judge (P30b)."""

@@ -23,7 +23,7 @@ class Workers(Boards):
     """What people do to the graph and to the calendar is left out, so that more happens under shims."""
 
     create = apply = link = unlink = shifts = two_hands = parent_opens_again = None  # no rules here
-    ring = link_to_who_runs = blocks_again = None
+    ring = link_to_who_runs = blocks_again = rounds = None
     claim_next = cannot_be_told = schedule = release_due = reopen = None
 
     @initialize(target=CARDS)
@@ -70,6 +70,20 @@ class Workers(Boards):
             self.look_after(which=0, what="fell_silent")
         elif after:
             self._act("ann", card, after)
+
+    @rule(card=CARDS, name=st.sampled_from(["bot", "other"]), way=st.sampled_from(WAYS))
+    def an_end_comes_late(self, card: str, name: str, way: Way) -> None:
+        """The end of a run is known only when the next one has been taken from its worker too (P14c)."""
+        card, claims = self.startable(card), []
+        for wait in (60 + self.model.limits.quarantine, 0):
+            claim = self._dispatch(card, "rev" if self.model.cards[card].status == "review" else name, far=False)
+            if claim is None:
+                return
+            self._started(claim)
+            self._act("ann", card, "reclaim")
+            self._pass(wait)
+            claims.append(claim)
+        self._settle(claims[0], way)
 
     @rule(card=CARDS, ways=st.lists(st.sampled_from(WAYS), min_size=1, max_size=3))
     def trip_and_try_again(self, card: str, ways: list[Way]) -> None:

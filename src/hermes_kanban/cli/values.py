@@ -64,7 +64,10 @@ class Reader:
         """`-` means standard input, `@file` a file, `@@…` a text that begins with `@`."""
         if text == _STDIN:
             if self._stdin_for:
-                raise Usage(f"{label} and {self._stdin_for} cannot both be read from standard input")
+                raise Usage(
+                    f"{label} and {self._stdin_for} cannot both be read from standard input",
+                    hint="give one of them as words, or as `@FILE`",
+                )
             self._stdin_for = label
             return _decoded(label, read_input(label))
         if text.startswith("@@") or not text.startswith("@"):

@@ -15,6 +15,7 @@ import select
 
 from hermes_kanban.base import strictjson
 from hermes_kanban.base.errors import DiskFull, Refusal, Retryable, StoreIo
+from hermes_kanban.base.flush import flush_names
 from hermes_kanban.base.record import Record, record
 from hermes_kanban.model.exits import ExitRecord
 
@@ -75,7 +76,7 @@ def take_lock(folder: str, run: int) -> int:
     path = lock_path(folder, run)
     descriptor = -1
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        _make(folder)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         locked = _locked(descriptor)
     except OSError as error:
@@ -86,6 +87,13 @@ def take_lock(folder: str, run: int) -> int:
         os.close(descriptor)
         raise Retryable(f"run {run} has a shim already: {path} is locked", hint="look at the run, it is going on")
     return descriptor
+
+
+def _make(folder: str) -> None:
+    """Make the folder so that it lasts: else a power cut takes it, with the records that were flushed into it (T3)."""
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o700, exist_ok=True)
+        flush_names(os.path.dirname(folder))
 
 
 def _locked(descriptor: int) -> bool:
@@ -209,7 +217,7 @@ def write_exit(folder: str, found: ExitRecord) -> None:
         finally:
             os.close(descriptor)
         os.rename(_part_path(folder, found.run), path)
-        _settle(folder)
+        flush_names(folder)
     except OSError as error:
         raise _refusal(path, error) from error
 
@@ -249,15 +257,6 @@ def _part_path(folder: str, run: int) -> str:
 
 def _open_part(folder: str, run: int) -> int:
     return os.open(_part_path(folder, run), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-def _settle(folder: str) -> None:
-    """Make a rename in this folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # --- both -----------------------------------------------------------------------------------------------------
