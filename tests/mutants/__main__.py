@@ -43,10 +43,10 @@ def main() -> int:
         for mutant, found in zip(chosen, judged([(m, m.check) for m in chosen]), strict=True):
             results.append((mutant, found))
             print(table.line(mutant, found), flush=True)
+            if given.write:
+                table.write([(mutant, found)])  # at once: who is interrupted keeps what was found
     missed = [mutant.name for mutant, found in results if not found.text]
     print(f"{len(chosen)} mutants, {len(chosen) - len(missed)} found; not found: {', '.join(missed) or 'none'}")
-    if given.write:
-        table.write(results)
     return 1 if missed else 0
 
 
