@@ -1,6 +1,6 @@
 """The kernel and the model side by side: random verbs by random callers, the same answer and the same board (T2).
 
-`HERMES_TEST_EXAMPLES` (default 250) says how many histories are made, `HERMES_TEST_STEPS` (default 50)
+`HERMES_TEST_EXAMPLES` (default 200) says how many histories are made, `HERMES_TEST_STEPS` (default 50)
 how long each is.
 """
 
@@ -318,7 +318,7 @@ class Boards(Looks):
 
 TestBoards = Boards.TestCase
 TestBoards.settings = settings(
-    max_examples=int(os.environ.get("HERMES_TEST_EXAMPLES", "250")),
+    max_examples=int(os.environ.get("HERMES_TEST_EXAMPLES", "200")),
     stateful_step_count=int(os.environ.get("HERMES_TEST_STEPS", "50")),
     deadline=None,
     derandomize=False,
