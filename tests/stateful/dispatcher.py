@@ -174,6 +174,7 @@ class Dispatcher(Side):
                 self._started(claim)
             self._settle(claim, way)
             if found.cool_until > self.model.now:
+                assert self.world.task(card).eligible_at == found.cool_until  # P42, P44
                 self._pass(found.cool_until - self.model.now)
 
     @rule()
