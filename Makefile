@@ -41,7 +41,8 @@ imports: $(STAMP) ## the direction of imports
 	@$(BIN)/lint-imports --no-cache
 
 tests: $(STAMP) ## the tests alone
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not alone"
+	@$(BIN)/python -m pytest -n 0 -m alone
 
 format: $(STAMP) ## put the code into the house format
 	@$(BIN)/ruff check --fix .

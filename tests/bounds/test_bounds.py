@@ -23,6 +23,7 @@ WORKERS = 50
 PLAIN = {"plain": {"type": "command", "argv": ["true"], "success_policy": "complete"}}
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_a_crowd_of_writers_has_no_error_and_nobody_starves(tmp_path: Path) -> None:  # S3, P10, T1b
     found = crowd(str(tmp_path), PROCESSES, float(os.environ.get("HERMES_TEST_CROWD_SECONDS", "10")), seed=1)

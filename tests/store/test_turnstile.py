@@ -174,6 +174,7 @@ def test_a_child_that_was_forked_during_a_turn_does_not_keep_it(path: str) -> No
     assert ask("child_keeps_descriptor", path) == {"free": True}
 
 
+@pytest.mark.alone
 def test_nobody_starves_among_busy_writers(path: str, tmp_path: Path) -> None:  # S3, measured in full by the benchmarks
     """Never has one to see as many turns of others as another wants in all.
 
