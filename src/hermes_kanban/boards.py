@@ -11,7 +11,6 @@ import os
 
 from hermes_kanban.base import lazy
 from hermes_kanban.base.errors import BoardExists, BoardNotFound, DiskFull, InvalidValue, Refusal, StoreRefused, Usage
-from hermes_kanban.base.flush import flush_names
 from hermes_kanban.base.record import Record, record
 
 TYPE_CHECKING = False
@@ -245,7 +244,7 @@ def _make_private(folder: str) -> None:
     except FileExistsError:
         if not os.path.isdir(folder):
             raise
-    flush_names(parent)
+    _flush_names(parent)
 
 
 def _refusal(error: OSError, what: str) -> Refusal:
@@ -289,6 +288,10 @@ def refuse_existing(found: Place) -> None:
         )
 
 
+def _flush_names(folder: str) -> None:
+    lazy.module("hermes_kanban.base.flush").flush_names(folder)
+
+
 def write_file(path: str, text: str) -> None:
     """Write a small file as a whole: a new one, then a rename; a full disk never leaves it empty.
 
@@ -305,7 +308,7 @@ def write_file(path: str, text: str) -> None:
             handle.flush()
             os.fsync(descriptor)  # else a power loss may keep the rename and lose the words
         os.replace(half, path)
-        flush_names(os.path.dirname(path))  # else the old words may come back
+        _flush_names(os.path.dirname(path))  # else the old words may come back
     except OSError as error:
         _forget(half)
         raise _refusal(error, f"{path} cannot be written") from error

@@ -118,6 +118,7 @@ LIES_OF_THE_BOARD: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_the_demonstration_ends_as_planned_and_no_other_end_passes(tmp_path: Path) -> None:
     play, ending = played(tmp_path)

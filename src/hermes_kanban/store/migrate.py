@@ -7,7 +7,7 @@ import os
 import apsw
 
 from hermes_kanban.base.errors import StoreRefused
-from hermes_kanban.base.flush import flush_names
+from hermes_kanban.base.lazy import module
 from hermes_kanban.store.errors import not_a_board
 from hermes_kanban.store.statements import statement
 
@@ -122,6 +122,7 @@ def _back_up(connection: apsw.Connection, target: str) -> None:
         finally:
             copy.close()
         folder = os.path.dirname(target)
+        flush_names = module("hermes_kanban.base.flush").flush_names
         flush_names(folder)  # the copy is whole only without its journal
         os.rename(half, target)
         flush_names(folder)  # the steps that follow are sure too: the copy must not be lost alone
