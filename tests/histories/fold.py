@@ -31,7 +31,7 @@ LEAVES: dict[str, tuple[str, ...]] = {
     "reclaim": ("reclaimed",),
 }
 _SAYS = ("note", "excerpt", "summary", "reason", "answer", "name")
-# What may follow the end of its run: a late writer's refusal; that its worker still lives, or is proven gone (P14c, D14).
+# What may follow the end of its run: a late writer's refusal; that its worker still lives, or is gone (P14c, D14).
 _AFTER = ("refused", "reclaim_deferred", "reconciled")
 _CLOCKS = 2.0  # seconds by which two processes' clocks may differ here, and the fraction that whole seconds lose
 
