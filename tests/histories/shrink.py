@@ -12,7 +12,7 @@ from tests.histories.checker import check
 from tests.histories.fold import Fold
 from tests.histories.history import Call, History, Violation
 
-CALLS_MATTER = ("phantom",)  # rules by which a call that is missing is itself a fault
+CALLS_MATTER = ("phantom", "claim of nobody", "wrong answer")  # rules by which a call that is missing is itself a fault
 MOST_CALLS = 400
 
 

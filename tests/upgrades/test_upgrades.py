@@ -123,7 +123,8 @@ def test_no_frozen_row_names_the_place_where_it_was_made() -> None:
     for version in VERSIONS:
         with gzip.open(HERE / f"schema_{version}.db.gz") as handle:
             data = handle.read()
-        assert not [word for word in (b"/tmp/", b"/dev/", b"/work/", b"/root/", b"/hk") if word in data], version
+        here = f"/{Path(__file__).resolve().parts[1]}/".encode()  # where this checkout is, too
+    assert not [word for word in (b"/tmp/", b"/dev/", b"/root/", b"/hk", here) if word in data], version
 
 
 # --- the upgrade ----------------------------------------------------------------------------------------------
